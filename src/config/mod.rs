@@ -1,0 +1,3 @@
+//! The config room.
+
+pub mod settings;

@@ -1,0 +1,135 @@
+//! Checked names: made once at the edge by constructors that check, relied on everywhere else.
+//!
+//! Deliberately knows nothing of where a name comes from.
+
+use std::fmt;
+
+/// The identity of a server: its key in the configuration, `^[a-z][a-z0-9-]{0,15}$`.
+///
+/// The only identity used for naming, routing and policy; what a server says of itself is display text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerKey(Box<str>);
+
+/// Why a text is not a [`ServerKey`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServerKeyError {
+    /// The text does not have the shape of a key.
+    #[error("a server key is 1 to 16 of a-z, 0-9 and -, beginning with a letter")]
+    Shape,
+    /// The key belongs to the gateway's own tools (N-14).
+    #[error("the key `onegate` is reserved for the gateway's own tools")]
+    Reserved,
+}
+
+impl ServerKey {
+    /// The key that names the gateway itself (N-14); no server may have it.
+    pub const RESERVED: &'static str = "onegate";
+    /// The longest key.
+    pub const MAX_LEN: usize = 16;
+
+    /// Checks `text` and makes it a key.
+    pub fn new(text: &str) -> Result<Self, ServerKeyError> {
+        let shaped = text.len() <= Self::MAX_LEN
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text
+                .bytes()
+                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if !shaped {
+            return Err(ServerKeyError::Shape);
+        }
+        if text == Self::RESERVED {
+            return Err(ServerKeyError::Reserved);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ServerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerKey({})", self.0)
+    }
+}
+
+/// What an entry of the catalogue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A resource.
+    Resource,
+    /// A resource template.
+    Template,
+}
+
+impl Kind {
+    /// The word for it in configuration, policy, lock and commands.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "template",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A text that must never be shown: it has neither `Debug` nor `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Wraps a text.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that hands it on (a child's environment, a header).
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_keys_are_checked() {
+        for good in ["a", "files", "a-b", "a1", "abcdefghijklmnop"] {
+            assert!(ServerKey::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "A",
+            "1a",
+            "-a",
+            "a_b",
+            "a__b",
+            "a.b",
+            "ä",
+            "abcdefghijklmnopq",
+        ] {
+            assert_eq!(ServerKey::new(bad), Err(ServerKeyError::Shape), "{bad}");
+        }
+        assert_eq!(ServerKey::new("onegate"), Err(ServerKeyError::Reserved));
+    }
+}

@@ -1,0 +1,29 @@
+//! onegate: one MCP server that faces a host and fans out to many servers behind it.
+//!
+//! The middle speaks modern, stateless MCP; each edge has one adapter for the legacy era; imports run
+//! downward only. `ARCHITECTURE.md` is the map; in short, from the top:
+//!
+//! | floor | room | holds |
+//! |--:|---|---|
+//! | 9 | [`cli`] | the commands |
+//! | 8 | [`daemon`] | builds everything in order, drains in reverse |
+//! | 7 | [`upstream`] | the server that the host sees |
+//! | 6 | [`gateway`] | the only room that knows both sides |
+//! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
+//! | 4 | [`policy`] | decisions, pure |
+//! | 3 | [`telemetry`] | logs, numbers |
+//! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
+//! | 1 | [`protocol`], [`ident`] | the MCP language; checked names |
+
+pub mod catalog;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod downstream;
+pub mod gateway;
+pub mod ident;
+pub mod policy;
+pub mod protocol;
+pub mod telemetry;
+pub mod transport;
+pub mod upstream;

@@ -1,0 +1,3 @@
+//! The program: flags → cli → exit code.
+
+fn main() {}
