@@ -31,9 +31,7 @@ impl ServerKey {
     pub fn new(text: &str) -> Result<Self, ServerKeyError> {
         let shaped = text.len() <= Self::MAX_LEN
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text
-                .bytes()
-                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+            && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
         if !shaped {
             return Err(ServerKeyError::Shape);
         }
@@ -117,17 +115,7 @@ mod tests {
         for good in ["a", "files", "a-b", "a1", "abcdefghijklmnop"] {
             assert!(ServerKey::new(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "A",
-            "1a",
-            "-a",
-            "a_b",
-            "a__b",
-            "a.b",
-            "ä",
-            "abcdefghijklmnopq",
-        ] {
+        for bad in ["", "A", "1a", "-a", "a_b", "a__b", "a.b", "ä", "abcdefghijklmnopq"] {
             assert_eq!(ServerKey::new(bad), Err(ServerKeyError::Shape), "{bad}");
         }
         assert_eq!(ServerKey::new("onegate"), Err(ServerKeyError::Reserved));
