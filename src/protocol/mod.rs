@@ -2,5 +2,11 @@
 //!
 //! Knows no connection, no policy and no configuration.
 
+pub mod call;
+pub mod code;
 pub mod json;
+pub mod message;
+pub mod meta;
+pub mod method;
+pub mod reply;
 pub mod version;

@@ -1,0 +1,249 @@
+//! JSON-RPC messages: which member is what, and what is no message at all.
+//!
+//! Works on an [`Index`] of the text; decodes nothing but method names. Says what is wrong and leaves the
+//! answer to the edge that read the message.
+
+use super::json::{Index, Malformed, Member, Root, Span};
+
+/// The value of an outer member, with its position for looking at its own members.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The raw value.
+    pub span: Span,
+    /// The member's index, for [`Index::children`] and [`pick`].
+    pub member: u32,
+}
+
+/// A message by its members.
+#[derive(Clone, Copy, Debug)]
+pub enum Message {
+    /// Has an id and a method.
+    Request {
+        /// The raw id: a string or a number, never touched.
+        id: Span,
+        /// The method, without quotes.
+        method: Span,
+        /// The params, whatever they are.
+        params: Option<Part>,
+    },
+    /// Has a method and no id.
+    Notification {
+        /// The method, without quotes.
+        method: Span,
+        /// The params, whatever they are.
+        params: Option<Part>,
+    },
+    /// Has an id and a result.
+    Result {
+        /// The raw id.
+        id: Span,
+        /// The result.
+        result: Part,
+    },
+    /// Has an error; the id may be missing where the other side could not read it (ENV-4).
+    Error {
+        /// The raw id.
+        id: Option<Span>,
+        /// The error object.
+        error: Part,
+    },
+}
+
+/// Why a text is no message; where its id could be read, the other side can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMessage {
+    /// The raw id, when it is of a legal kind.
+    pub id: Option<Span>,
+    /// What is wrong.
+    pub why: Why,
+}
+
+/// What is wrong with a text that should be a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// Not well-formed.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A batch.
+    #[error("an array, which only the 2025-03-26 protocol allows")]
+    Array,
+    /// JSON, but no object.
+    #[error("not an object")]
+    NotAnObject,
+    /// No `"jsonrpc":"2.0"`.
+    #[error("the member jsonrpc is not \"2.0\"")]
+    Version,
+    /// An id that is neither string nor number.
+    #[error("the id is neither a string nor a number")]
+    Id,
+    /// A member that stands twice: two readers could take different ones (E-23).
+    #[error("a member stands twice")]
+    Duplicate,
+    /// Neither method nor result nor error, or several of them.
+    #[error("neither a request nor a notification nor a response")]
+    Shape,
+}
+
+impl Message {
+    /// Reads a message; `index` is filled with the members of `text`.
+    pub fn read(text: &[u8], index: &mut Index) -> Result<Self, NoMessage> {
+        let well_formed = index.read(text);
+        let [version, id, method, params, result, error] =
+            match pick_outer(text, index, ["jsonrpc", "id", "method", "params", "result", "error"]) {
+                Ok(parts) => parts,
+                Err((parts, _)) if well_formed.is_ok() => {
+                    return Err(NoMessage { id: parts[1].and_then(|p| legal_id(text, p.span)), why: Why::Duplicate });
+                }
+                Err((parts, _)) => parts,
+            };
+        let legal = id.and_then(|part| legal_id(text, part.span));
+        let refuse = |why| Err(NoMessage { id: legal, why });
+        if let Err(malformed) = well_formed {
+            return refuse(Why::Malformed(malformed));
+        }
+        match index.root() {
+            Root::Object => {}
+            Root::Array => return refuse(Why::Array),
+            Root::Other => return refuse(Why::NotAnObject),
+        }
+        if version.map(|part| part.span.of(text)) != Some(b"\"2.0\"") {
+            return refuse(Why::Version);
+        }
+        if id.is_some() && legal.is_none() && error.is_none() {
+            return refuse(Why::Id);
+        }
+        match (method, result, error, legal) {
+            (Some(method), None, None, id) => {
+                let quoted = method.span;
+                if text[quoted.start as usize] != b'"' {
+                    return refuse(Why::Shape);
+                }
+                let method = Span { start: quoted.start + 1, end: quoted.end - 1 };
+                Ok(match id {
+                    Some(id) => Self::Request { id, method, params },
+                    None => Self::Notification { method, params },
+                })
+            }
+            (None, Some(result), None, Some(id)) => Ok(Self::Result { id, result }),
+            (None, None, Some(error), id) => Ok(Self::Error { id, error }),
+            _ => refuse(Why::Shape),
+        }
+    }
+}
+
+/// The id when it is a string or a number (ENV-1).
+fn legal_id(text: &[u8], id: Span) -> Option<Span> {
+    matches!(text[id.start as usize], b'"' | b'-' | b'0'..=b'9').then_some(id)
+}
+
+/// The id as the number we gave it; servers that turn numbers into text are understood (D057).
+pub fn own_id(raw: &[u8]) -> Option<u64> {
+    let digits = raw.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(raw);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Two members with the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate;
+
+fn pick_from<'i, const N: usize>(
+    text: &[u8],
+    members: impl Iterator<Item = (u32, &'i Member)>,
+    names: [&str; N],
+) -> Result<[Option<Part>; N], ([Option<Part>; N], Duplicate)> {
+    let mut found = [None; N];
+    let mut twice = false;
+    for (at, member) in members {
+        if let Some(n) = names.iter().position(|name| member.is(text, name)) {
+            twice |= found[n].is_some();
+            found[n].get_or_insert(Part { span: member.value, member: at });
+        }
+    }
+    if twice { Err((found, Duplicate)) } else { Ok(found) }
+}
+
+fn pick_outer<const N: usize>(
+    text: &[u8],
+    index: &Index,
+    names: [&str; N],
+) -> Result<[Option<Part>; N], ([Option<Part>; N], Duplicate)> {
+    pick_from(text, index.outer(), names)
+}
+
+/// The named members of the object that is `part`'s value, in the order of `names`, and how many others stand
+/// beside them.
+pub fn pick<const N: usize>(
+    text: &[u8],
+    index: &Index,
+    part: Part,
+    names: [&str; N],
+) -> Result<([Option<Span>; N], usize), Duplicate> {
+    let mut count = 0;
+    let members = index.children(part.member).inspect(|_| count += 1).map(|member| (0, member));
+    let found = pick_from(text, members, names).map_err(|(_, duplicate)| duplicate)?;
+    let spans = found.map(|part| part.map(|part| part.span));
+    let others = count - spans.iter().flatten().count();
+    Ok((spans, others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Message, NoMessage> {
+        Message::read(text.as_bytes(), &mut Index::new())
+    }
+
+    fn why(text: &str) -> (Why, Option<&str>) {
+        let no = read(text).unwrap_err();
+        (no.why, no.id.map(|id| &text[id.range()]))
+    }
+
+    #[test]
+    fn the_four_shapes() {
+        assert!(matches!(read(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{}}"#), Ok(Message::Request { .. })));
+        assert!(matches!(read(r#"{"jsonrpc":"2.0","method":"m"}"#), Ok(Message::Notification { .. })));
+        assert!(matches!(read(r#"{"id":1,"result":null,"jsonrpc":"2.0"}"#), Ok(Message::Result { .. })));
+        assert!(matches!(read(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#), Ok(Message::Error { id: None, .. })));
+    }
+
+    #[test]
+    fn d022_json_that_is_no_message() {
+        for text in ["1", "null", "\"x\"", "true"] {
+            assert_eq!(why(text).0, Why::NotAnObject, "{text}");
+        }
+        assert_eq!(why("[1,2]").0, Why::Array);
+        assert_eq!(why(r#"{"level":"info","msg":"x"}"#).0, Why::Version);
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":4}"#), (Why::Shape, Some("4")));
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":4,"result":{},"error":{}}"#), (Why::Shape, Some("4")));
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":4,"method":5}"#), (Why::Shape, Some("4")));
+    }
+
+    #[test]
+    fn e23_a_member_twice_is_refused_with_its_id() {
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":4,"method":"a","method":"b"}"#), (Why::Duplicate, Some("4")));
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":4,"method":"a","m\u0065thod":"b"}"#), (Why::Duplicate, Some("4")));
+    }
+
+    #[test]
+    fn env1_ids_are_strings_or_numbers() {
+        for id in ["null", "true", "[1]", "{}"] {
+            assert_eq!(why(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)), (Why::Id, None), "{id}");
+        }
+        for id in ["0", "-7", "1.0", "1e3", "123456789012345678901234567890", "\"\"", "\"\\u00e9\""] {
+            assert!(read(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)).is_ok(), "{id}");
+        }
+    }
+
+    #[test]
+    fn d057_own_ids_come_back_as_number_or_text() {
+        assert_eq!(own_id(b"17"), Some(17));
+        assert_eq!(own_id(b"\"17\""), Some(17));
+        for other in [&b"-1"[..], b"1.0", b"\"x\"", b"\"\"", b"99999999999999999999999"] {
+            assert_eq!(own_id(other), None);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The methods we know by name.
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A method of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Method { $($(#[$doc])* $name,)* }
+
+        impl Method {
+            /// The method of that name; `None` for one that we do not know.
+            pub fn parse(name: &[u8]) -> Option<Self> {
+                $(if name == $text.as_bytes() { return Some(Self::$name); })*
+                None
+            }
+
+            /// Its name on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+methods! {
+    /// Calls a tool.
+    ToolsCall = "tools/call",
+    /// Lists tools.
+    ToolsList = "tools/list",
+    /// Is the other side alive (legacy).
+    Ping = "ping",
+    /// Opens a legacy session.
+    Initialize = "initialize",
+    /// What a modern server is and can.
+    Discover = "server/discover",
+    /// Opens a stream of change notifications (modern).
+    Listen = "subscriptions/listen",
+    /// The host has taken our `initialize` answer.
+    Initialized = "notifications/initialized",
+    /// The sender no longer wants an answer.
+    Cancelled = "notifications/cancelled",
+    /// How far a request is.
+    Progress = "notifications/progress",
+    /// The set of tools is another now.
+    ToolsChanged = "notifications/tools/list_changed",
+    /// A listen stream is open, and for what.
+    Acknowledged = "notifications/subscriptions/acknowledged",
+}

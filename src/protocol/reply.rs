@@ -1,0 +1,104 @@
+//! A server's answer in the language of the middle: its own bytes, and where in them the few members stand
+//! that differ between the eras.
+
+use bytes::Bytes;
+
+use super::json::{Index, Span};
+use super::message::{Duplicate, Part, pick};
+
+/// The answer to a request, as the server sent it.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The server's message.
+    pub line: Bytes,
+    /// What it holds.
+    pub body: Body,
+}
+
+/// What an answer holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// A result object.
+    Result(ResultSpans),
+    /// An error object.
+    Error(ErrorSpans),
+}
+
+/// A result object and its members that we look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResultSpans {
+    /// The whole object.
+    pub whole: Span,
+    /// `resultType`; absent means complete (ENV-5).
+    pub result_type: Option<Span>,
+    /// `ttlMs`.
+    pub ttl_ms: Option<Span>,
+    /// `cacheScope`.
+    pub cache_scope: Option<Span>,
+    /// `_meta`.
+    pub meta: Option<Span>,
+    /// `content`.
+    pub content: Option<Span>,
+    /// `structuredContent`; `null` is a value, not absence.
+    pub structured: Option<Span>,
+    /// Whether the object has no member at all.
+    pub empty: bool,
+}
+
+/// An error object and its members.
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorSpans {
+    /// The whole object.
+    pub whole: Span,
+    /// `code`, a whole number.
+    pub code: i64,
+    /// `message`, raw; a server may have left it out.
+    pub message: Option<Span>,
+    /// `data`, raw.
+    pub data: Option<Span>,
+}
+
+/// Why an answer cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadReply {
+    /// The result is no object.
+    #[error("the result is not an object")]
+    Result,
+    /// The error is no object with a whole-numbered code.
+    #[error("the error is not an object with a whole-numbered code")]
+    Error,
+    /// Two members of one name.
+    #[error("a member of the answer stands twice")]
+    Duplicate,
+}
+
+impl From<Duplicate> for BadReply {
+    fn from(_: Duplicate) -> Self {
+        Self::Duplicate
+    }
+}
+
+impl Body {
+    /// Reads a result.
+    pub fn result(line: &[u8], index: &Index, part: Part) -> Result<Self, BadReply> {
+        if line[part.span.start as usize] != b'{' {
+            return Err(BadReply::Result);
+        }
+        let names = ["resultType", "ttlMs", "cacheScope", "_meta", "content", "structuredContent"];
+        let ([result_type, ttl_ms, cache_scope, meta, content, structured], _) = pick(line, index, part, names)?;
+        let empty = index.children(part.member).next().is_none();
+        let whole = part.span;
+        Ok(Self::Result(ResultSpans { whole, result_type, ttl_ms, cache_scope, meta, content, structured, empty }))
+    }
+
+    /// Reads an error.
+    pub fn error(line: &[u8], index: &Index, part: Part) -> Result<Self, BadReply> {
+        let ([code, message, data], _) = pick(line, index, part, ["code", "message", "data"])?;
+        let code = code
+            .and_then(|code| std::str::from_utf8(code.of(line)).ok())
+            .and_then(|code| code.parse().ok())
+            .ok_or(BadReply::Error)?;
+        let message = message.filter(|m| line[m.start as usize] == b'"');
+        Ok(Self::Error(ErrorSpans { whole: part.span, code, message, data }))
+    }
+}
