@@ -1,1 +1,12 @@
-//! The transport room.
+//! Bytes ↔ messages: lines in, lines out, both bounded.
+//!
+//! Knows no JSON beyond the newline between messages. A connection is a [`Channel`], and memory is as good as
+//! a pipe: [`Channel::pair`] gives the two ends of one that never leaves the process.
+
+mod channel;
+pub mod line;
+pub mod outbox;
+pub mod standard;
+pub mod upward;
+
+pub use channel::Channel;

@@ -1,0 +1,224 @@
+//! Lines out of a byte stream, each a slice of what was read, none longer than a limit.
+//!
+//! An over-long line is read to its end and thrown away but for its two ends, in which its id may stand, so
+//! that whoever waits for it can be told (D-26, ENV-12).
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Longest line in either direction.
+pub const MAX_LINE: usize = 16 << 20;
+
+/// How much is kept of either end of an over-long line.
+const ENDS: usize = 4096;
+/// How much is asked of the stream at a time, at least.
+const READ: usize = 64 << 10;
+/// A buffer larger than this is not kept for the next line.
+const KEEP: usize = 4 * READ;
+
+/// What stands between two newlines.
+#[derive(Debug)]
+pub enum Frame {
+    /// A line, without its end.
+    Line(Bytes),
+    /// A line past the limit.
+    TooLong {
+        /// How it began.
+        head: Bytes,
+        /// How it ended.
+        tail: Bytes,
+        /// Its length in bytes.
+        length: u64,
+    },
+}
+
+/// Reads lines.
+pub struct LineReader<R> {
+    stream: R,
+    buffer: BytesMut,
+    /// No newline stands before this.
+    searched: usize,
+    limit: usize,
+    too_long: Option<(Bytes, u64)>,
+    ended: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    /// Reads from `stream`; lines past `limit` bytes are [`Frame::TooLong`].
+    pub fn new(stream: R, limit: usize) -> Self {
+        Self { stream, buffer: BytesMut::new(), searched: 0, limit, too_long: None, ended: false }
+    }
+
+    /// The next line that is not blank; `None` at the end of the stream. A last line without its newline counts.
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> io::Result<Option<Frame>> {
+        loop {
+            if let Some(frame) = self.buffered() {
+                return Ok(Some(frame));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.make_room();
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                self.ended = true;
+                self.buffer.extend_from_slice(b"\n");
+            }
+        }
+    }
+
+    /// A frame that is whole in the buffer.
+    fn buffered(&mut self) -> Option<Frame> {
+        loop {
+            let Some(newline) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
+                self.searched = self.buffer.len();
+                if self.searched > self.limit {
+                    self.discard();
+                }
+                return None;
+            };
+            let mut line = self.buffer.split_to(self.searched + newline + 1).freeze();
+            self.searched = 0;
+            line.truncate(line.len() - 1);
+            if line.last() == Some(&b'\r') {
+                line.truncate(line.len() - 1);
+            }
+            if let Some((head, before)) = self.too_long.take() {
+                let tail = Bytes::copy_from_slice(&line[line.len().saturating_sub(ENDS)..]);
+                return Some(Frame::TooLong { head, tail, length: before + line.len() as u64 });
+            }
+            if line.len() > self.limit {
+                let head = Bytes::copy_from_slice(&line[..ENDS.min(line.len())]);
+                let tail = Bytes::copy_from_slice(&line[line.len().saturating_sub(ENDS)..]);
+                return Some(Frame::TooLong { head, tail, length: line.len() as u64 });
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Frame::Line(line));
+            }
+        }
+    }
+
+    /// Drops what was read of an over-long line, but its head, and its last bytes for the tail.
+    fn discard(&mut self) {
+        let gone = self.buffer.len().saturating_sub(ENDS);
+        let head = &self.buffer[..ENDS.min(gone)];
+        let (_, length) = self.too_long.get_or_insert_with(|| (Bytes::copy_from_slice(head), 0));
+        *length += gone as u64;
+        let tail = BytesMut::from(&self.buffer[gone..]);
+        self.buffer = tail;
+        self.searched = self.buffer.len();
+    }
+
+    fn make_room(&mut self) {
+        if self.too_long.is_some() && self.buffer.len() > KEEP {
+            self.discard();
+        }
+        let unread = self.buffer.len();
+        if self.buffer.capacity() - unread < READ / 8 {
+            if unread == 0 && self.buffer.capacity() > KEEP {
+                self.buffer = BytesMut::new();
+            }
+            // Doubling, so that a long line is copied once on average.
+            self.buffer.reserve(READ.max(unread));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    /// Gives its pieces one read at a time.
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            out: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if let Some(mut piece) = self.0.pop_front() {
+                let rest = piece.split_off(piece.len().min(out.remaining()));
+                out.put_slice(&piece);
+                if !rest.is_empty() {
+                    self.0.push_front(rest);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn frames(pieces: Vec<Vec<u8>>, limit: usize) -> Vec<Frame> {
+        let mut reader = LineReader::new(Pieces(pieces.into()), limit);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut frames = Vec::new();
+            while let Some(frame) = reader.next().await.unwrap() {
+                frames.push(frame);
+            }
+            frames
+        })
+    }
+
+    fn lines(frames: Vec<Frame>) -> Vec<Vec<u8>> {
+        let line = |frame| match frame {
+            Frame::Line(line) => line.to_vec(),
+            Frame::TooLong { length, .. } => format!("too long: {length}").into_bytes(),
+        };
+        frames.into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn d010_bytes_one_at_a_time() {
+        let text = "{\"a\":\"é漢😀\"}\r\n\n  \nlast";
+        let seen = lines(frames(text.bytes().map(|b| vec![b]).collect(), 100));
+        assert_eq!(seen, ["{\"a\":\"é漢😀\"}".as_bytes().to_vec(), b"last".to_vec()]);
+    }
+
+    #[test]
+    fn d26_an_over_long_line_keeps_its_ends_and_costs_no_memory() {
+        let mut long = b"{\"id\":7,".to_vec();
+        long.extend(std::iter::repeat_n(b'x', 1_000_000));
+        long.extend_from_slice(b",\"end\":1}\nnext\n");
+        let chunks = long.chunks(10_000).map(<[u8]>::to_vec).collect();
+        let frames = frames(chunks, 50_000);
+        match &frames[..] {
+            [Frame::TooLong { head, tail, length }, Frame::Line(next)] => {
+                assert!(head.starts_with(b"{\"id\":7,") && head.len() <= ENDS);
+                assert!(tail.ends_with(b",\"end\":1}"), "{:?}", &tail[tail.len() - 20..]);
+                assert_eq!(*length, long.len() as u64 - 6);
+                assert_eq!(&next[..], b"next");
+            }
+            other => panic!("{} frames", other.len()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_it_is_cut_the_lines_are_the_same(
+            text in "([a-z]{0,30}\n){0,12}[a-z]{0,5}",
+            cuts in prop::collection::vec(1usize..40, 1..20),
+            limit in 1usize..40,
+        ) {
+            let mut rest = text.as_bytes();
+            let mut pieces = Vec::new();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (piece, after) = rest.split_at((*cut).min(rest.len()));
+                pieces.push(piece.to_vec());
+                rest = after;
+            }
+            let expected: Vec<_> = text.split('\n').filter(|l| !l.is_empty()).map(|l| {
+                if l.len() > limit { format!("too long: {}", l.len()).into_bytes() } else { l.as_bytes().to_vec() }
+            }).collect();
+            prop_assert_eq!(lines(frames(pieces, limit)), expected);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a server says about a request while it runs, on its way to the host that asked.
+//!
+//! One queue per request, filled by the reader of the server's connection and emptied by the task of the
+//! request. At its bound the oldest go: progress tells how far a thing is, and the newest tells it best
+//! (PRG-5). Progress that does not grow is dropped here (PRG-2).
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::protocol::json::Span;
+
+/// Notifications that wait at most.
+const DEPTH: usize = 64;
+/// Passed at once; beyond it one for each [`REFILL`].
+const BURST: u32 = 32;
+/// Ten a second (PRG-5).
+const REFILL: Duration = Duration::from_millis(100);
+
+/// A progress notification of a server.
+#[derive(Debug)]
+pub struct Progress {
+    /// The server's message.
+    pub line: Bytes,
+    /// Its params.
+    pub params: Span,
+    /// The token in it, which is ours and becomes the host's.
+    pub token: Span,
+    /// Its `message`, which the oldest hosts do not know (PRG-6).
+    pub message: Option<Span>,
+}
+
+/// The queue of one request.
+#[derive(Default)]
+pub struct Upward {
+    state: Mutex<State>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Progress>,
+    /// The last value let in.
+    last: Option<f64>,
+    /// Let in since `since`, less what time gave back.
+    spent: u32,
+    since: Option<Instant>,
+    /// Over the rate: the newest of those held back.
+    held: Option<Progress>,
+}
+
+impl Upward {
+    /// Takes a notification in; `value` is its raw `progress`. Called by the server's reader.
+    pub fn push(&self, progress: Progress, value: &[u8], now: Instant) {
+        let Some(value) = std::str::from_utf8(value).ok().and_then(|v| v.parse::<f64>().ok()) else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.last.is_some_and(|last| value <= last) {
+            return;
+        }
+        state.last = Some(value);
+        let since = *state.since.get_or_insert(now);
+        let back = (now.duration_since(since).as_millis() / REFILL.as_millis()) as u32;
+        if back > 0 {
+            state.spent = state.spent.saturating_sub(back);
+            state.since = Some(since + REFILL * back);
+        }
+        if state.spent >= BURST {
+            state.held = Some(progress);
+            return;
+        }
+        state.spent += 1;
+        state.held = None;
+        if state.waiting.len() == DEPTH {
+            state.waiting.pop_front();
+        }
+        state.waiting.push_back(progress);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// The next notification, when there is one. Nothing is lost when the future is dropped.
+    pub async fn next(&self) -> Progress {
+        loop {
+            if let Some(progress) = self.take() {
+                return progress;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// A notification that waits.
+    pub fn take(&self) -> Option<Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+    }
+
+    /// What is left when the answer is there: the one held back is always told (PRG-5).
+    pub fn rest(&self) -> Vec<Progress> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = state.held.take();
+        state.waiting.drain(..).chain(held).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(name: &str) -> Progress {
+        Progress { line: name.to_owned().into(), params: Span::default(), token: Span::default(), message: None }
+    }
+
+    fn drain(upward: &Upward) -> Vec<String> {
+        std::iter::from_fn(|| upward.take()).map(|p| String::from_utf8(p.line.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn prg2_only_growing_values_pass() {
+        let upward = Upward::default();
+        let now = Instant::now();
+        for value in ["1", "1", "0.5", "1e1", "9", "x", "10.5"] {
+            upward.push(progress(value), value.as_bytes(), now);
+        }
+        assert_eq!(drain(&upward), ["1", "1e1", "10.5"]);
+    }
+
+    #[test]
+    fn prg5_a_storm_is_thinned_and_the_last_is_told() {
+        let upward = Upward::default();
+        let start = Instant::now();
+        for n in 1..=1000u32 {
+            let text = n.to_string();
+            upward.push(progress(&text), text.as_bytes(), start + Duration::from_millis(u64::from(n)));
+        }
+        let told = drain(&upward);
+        assert!((32..=43).contains(&told.len()), "{}", told.len());
+        assert_eq!(upward.rest().pop().unwrap().line, "1000");
+    }
+}
