@@ -1,1 +1,67 @@
-//! The downstream room.
+//! One isolated client per server: start it, find out its era, list it, call it, stop it.
+//!
+//! Knows no host, no exposed name and no other server. What it lists goes to the gateway as raw pages; what it is
+//! asked comes with a permit.
+
+mod connection;
+mod era;
+pub mod guard;
+mod handshake;
+mod lifecycle;
+mod list;
+mod process;
+mod receive;
+mod server;
+mod tree;
+
+use std::time::Duration;
+
+pub use connection::{Answer, Connection};
+pub use era::EraMemory;
+pub use guard::Guard;
+pub use process::Pace;
+pub use server::{Connect, Event, Link, Listing, Processes, Server, State};
+
+/// Why a server gave no usable answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It is not there.
+    #[error("{detail}")]
+    Unavailable {
+        /// What happened to it, safe to show.
+        detail: String,
+        /// When it is tried again.
+        retry_after: Option<Duration>,
+    },
+    /// It did not answer in time.
+    #[error("no answer within {} s", .0.as_secs_f32())]
+    Timeout(Duration),
+    /// Its answer is none.
+    #[error("{0}")]
+    Invalid(String),
+    /// Its answer is too long.
+    #[error("the answer has {size} bytes, the limit is {limit}")]
+    TooLarge {
+        /// Its length.
+        size: u64,
+        /// The longest that is taken.
+        limit: u64,
+    },
+    /// A bound of ours is reached.
+    #[error("{0}")]
+    Limit(String),
+    /// It answered with an error where we needed a result.
+    #[error("it answered with error {code}: {message}")]
+    Refused {
+        /// Its code.
+        code: i64,
+        /// Its message, safe to show.
+        message: String,
+    },
+}
+
+impl Fault {
+    fn gone(why: &str) -> Self {
+        Self::Unavailable { detail: why.to_owned(), retry_after: None }
+    }
+}

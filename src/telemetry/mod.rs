@@ -1,1 +1,3 @@
-//! The telemetry room.
+//! What operators and people see: log lines on stderr, and how foreign text is shown in them.
+
+pub mod fields;

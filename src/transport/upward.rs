@@ -1,11 +1,12 @@
-//! What a server says about a request while it runs, on its way to the host that asked.
+//! What passes beside a request while it runs: a server's progress on its way to the host that asked, and the
+//! host's reason for giving up on its way to the server.
 //!
 //! One queue per request, filled by the reader of the server's connection and emptied by the task of the
 //! request. At its bound the oldest go: progress tells how far a thing is, and the newest tells it best
 //! (PRG-5). Progress that does not grow is dropped here (PRG-2).
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +40,7 @@ pub struct Progress {
 pub struct Upward {
     state: Mutex<State>,
     filled: Notify,
+    given_up: OnceLock<Box<str>>,
 }
 
 #[derive(Default)]
@@ -53,7 +55,22 @@ struct State {
     held: Option<Progress>,
 }
 
+/// Longest reason that is passed on (CAN-5).
+const MAX_REASON: usize = 256;
+
 impl Upward {
+    /// Notes why the host gives up, before its request is dropped (CAN-5).
+    pub fn give_up(&self, reason: &str) {
+        let reason: String = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
+        // The first reason counts; a request is given up once.
+        let _ = self.given_up.set(reason.into());
+    }
+
+    /// Why the host gave up, when it said.
+    pub fn reason(&self) -> Option<&str> {
+        self.given_up.get().map(AsRef::as_ref)
+    }
+
     /// Takes a notification in; `value` is its raw `progress`. Called by the server's reader.
     pub fn push(&self, progress: Progress, value: &[u8], now: Instant) {
         let Some(value) = std::str::from_utf8(value).ok().and_then(|v| v.parse::<f64>().ok()) else { return };

@@ -1,0 +1,393 @@
+//! One connection to one server: own ids, own tokens, and a slot for each request that waits.
+//!
+//! Every slot is emptied: by the answer, by the server's end, by its deadline, or by whoever waits going away,
+//! which also tells the server. Knows neither names nor hosts; what a request says is written by its caller.
+//! [`super::receive`] reads what comes.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Fault, receive};
+use crate::ident::ServerKey;
+use crate::protocol::call::push_number;
+use crate::protocol::json;
+use crate::protocol::method::Method;
+use crate::protocol::reply::Reply;
+use crate::protocol::version::{Era, Revision};
+use crate::transport::Channel;
+use crate::transport::outbox::Outbox;
+use crate::transport::upward::Upward;
+
+/// Bytes that wait to be written to a server, at most; then requests are refused.
+const OUT_LIMIT: usize = 32 << 20;
+/// Bytes of answers that nobody has taken yet, at most; then no more is read.
+const IN_LIMIT: usize = 32 << 20;
+/// Requests that wait for answers, at most.
+const PENDING_LIMIT: usize = 4096;
+
+/// How long an answer may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// Without a sign of life.
+    pub idle: Duration,
+    /// In all.
+    pub max: Duration,
+}
+
+/// A live connection.
+pub struct Connection {
+    pub(super) key: ServerKey,
+    pub(super) outbox: Outbox,
+    /// Held for a look, never over an await.
+    pending: Mutex<Pending>,
+    next_id: AtomicU64,
+    /// What was agreed on, once it is.
+    pub(super) revision: OnceLock<Revision>,
+    /// The server said that its tools are others now; taken by its actor.
+    pub(super) tools_changed: Notify,
+    /// Bytes of answers that wait to be taken.
+    held: Arc<Held>,
+    /// Set when nothing can be asked any more.
+    pub(super) closed: CancellationToken,
+    /// Whether a host request was answered: a server that ends after that did not fail to start (D015).
+    useful: AtomicBool,
+    opened: Instant,
+    /// Milliseconds from `opened` to the last request.
+    used: AtomicU64,
+}
+
+#[derive(Default)]
+struct Pending {
+    slots: HashMap<u64, Slot>,
+    closed: bool,
+}
+
+struct Slot {
+    outcome: Option<Result<Answer, Fault>>,
+    waker: Option<Waker>,
+    upward: Option<Arc<Upward>>,
+    /// The last sign of life (TMO-1).
+    touched: Instant,
+    /// A stream of ours that stays open, not a request that someone waits for.
+    background: bool,
+}
+
+/// An answer. It counts against what its connection may hold until it is dropped, so keep it until the host has
+/// its bytes.
+pub struct Answer {
+    /// What the server said.
+    pub reply: Reply,
+    _share: Share,
+}
+
+#[derive(Default)]
+struct Held {
+    bytes: AtomicUsize,
+    given_back: Notify,
+}
+
+struct Share(Arc<Held>, usize);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.0.bytes.fetch_sub(self.1, Ordering::AcqRel) >= IN_LIMIT {
+            self.0.given_back.notify_one();
+        }
+    }
+}
+
+impl Connection {
+    /// Opens a connection; its two tasks end with it.
+    pub(super) fn open(key: ServerKey, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
+        let connection = Arc::new(Self {
+            key,
+            outbox: Outbox::new(OUT_LIMIT),
+            pending: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            revision: OnceLock::new(),
+            tools_changed: Notify::new(),
+            held: Arc::default(),
+            closed: CancellationToken::new(),
+            useful: AtomicBool::new(false),
+            opened: Instant::now(),
+            used: AtomicU64::new(0),
+        });
+        let writing = Arc::clone(&connection);
+        let writer = channel.writer;
+        tasks.spawn(async move {
+            // The outbox closes with the connection: its end closes the server's input.
+            let ended = writing.closed.run_until_cancelled(writing.outbox.write_to(writer)).await;
+            if ended.is_some() {
+                writing.close("its input closed");
+            }
+        });
+        tasks.spawn(receive::run(Arc::clone(&connection), channel.reader));
+        connection
+    }
+
+    /// What was agreed on; the legacy era before that.
+    pub fn revision(&self) -> Revision {
+        *self.revision.get().unwrap_or(&Revision::LATEST_LEGACY)
+    }
+
+    /// The revision to name in requests to a modern server.
+    pub fn modern(&self) -> Option<Revision> {
+        let revision = self.revision();
+        (revision.era() == Era::Modern).then_some(revision)
+    }
+
+    /// Whether nothing can be asked any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    /// Whether it served a host.
+    pub(super) fn was_useful(&self) -> bool {
+        self.useful.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it serves a host.
+    pub(super) fn mark_useful(&self) {
+        self.useful.store(true, Ordering::Relaxed);
+    }
+
+    /// Since when nobody asked anything; `None` while someone waits for an answer.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        (self.in_flight() == 0).then(|| self.opened + Duration::from_millis(self.used.load(Ordering::Relaxed)))
+    }
+
+    /// How many requests wait for answers.
+    pub fn in_flight(&self) -> usize {
+        self.pending().slots.values().filter(|slot| !slot.background).count()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it: all who wait are told why, its input closes.
+    pub(super) fn close(&self, why: &str) {
+        let mut pending = self.pending();
+        pending.closed = true;
+        let mut wakers = Vec::new();
+        for slot in pending.slots.values_mut() {
+            slot.outcome.get_or_insert_with(|| Err(Fault::gone(why)));
+            wakers.extend(slot.waker.take());
+        }
+        drop(pending);
+        self.outbox.close();
+        self.closed.cancel();
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Sends a request under an id of our own; `params` writes its params, and may use the id as progress token.
+    pub(super) fn request(
+        self: &Arc<Self>,
+        method: Method,
+        upward: Option<Arc<Upward>>,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Waiting, Fault> {
+        if self.outbox.is_full() {
+            return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
+        }
+        let now = Instant::now();
+        self.used.store(now.duration_since(self.opened).as_millis() as u64, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut pending = self.pending();
+            if pending.closed {
+                return Err(Fault::gone("it has ended"));
+            }
+            if pending.slots.len() >= PENDING_LIMIT {
+                return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
+            }
+            pending.slots.insert(id, Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false });
+        }
+        self.outbox.send(|out| {
+            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+            push_number(out, id);
+            out.extend_from_slice(b",\"method\":\"");
+            out.extend_from_slice(method.as_str().as_bytes());
+            out.extend_from_slice(b"\",\"params\":");
+            params(out, id);
+            out.push(b'}');
+        });
+        Ok(Waiting { connection: Arc::clone(self), id, upward, cancellable: true, done: false })
+    }
+
+    /// Sends a notification with these raw params.
+    pub(super) fn notify(&self, method: Method, params: &str) {
+        self.outbox.send(|out| {
+            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"");
+            out.extend_from_slice(method.as_str().as_bytes());
+            out.push(b'"');
+            if !params.is_empty() {
+                out.extend_from_slice(b",\"params\":");
+                out.extend_from_slice(params.as_bytes());
+            }
+            out.push(b'}');
+        });
+    }
+
+    /// Whether someone waits for the answer with this id.
+    pub(super) fn waits(&self, id: u64) -> bool {
+        self.pending().slots.get(&id).is_some_and(|slot| slot.outcome.is_none())
+    }
+
+    /// The id of the only request that waits, when it is the only one.
+    pub(super) fn only_one(&self) -> Option<u64> {
+        let pending = self.pending();
+        let mut waiting = pending.slots.iter().filter(|(_, slot)| slot.outcome.is_none() && !slot.background);
+        let (&id, _) = waiting.next()?;
+        waiting.next().is_none().then_some(id)
+    }
+
+    /// Gives a request its outcome; one that nobody waits for is dropped (ENV-7).
+    pub(super) fn settle(&self, id: u64, outcome: Result<Reply, Fault>) {
+        let outcome = outcome.map(|reply| {
+            let size = reply.line.len();
+            self.held.bytes.fetch_add(size, Ordering::AcqRel);
+            Answer { reply, _share: Share(Arc::clone(&self.held), size) }
+        });
+        let mut pending = self.pending();
+        match pending.slots.get_mut(&id) {
+            Some(slot) if slot.outcome.is_none() => {
+                slot.outcome = Some(outcome);
+                let waker = slot.waker.take();
+                drop(pending);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            _ => {
+                drop(pending);
+                tracing::debug!(server = %self.key, id, "an answer that nobody waits for");
+            }
+        }
+    }
+
+    /// Waits until what is held is within bounds.
+    pub(super) async fn may_read(&self) {
+        while self.held.bytes.load(Ordering::Acquire) >= IN_LIMIT {
+            self.held.given_back.notified().await;
+        }
+    }
+
+    /// A sign of life of a request; answers where its progress goes, when someone wants it.
+    pub(super) fn touch(&self, id: u64, now: Instant) -> Option<Arc<Upward>> {
+        let mut pending = self.pending();
+        let slot = pending.slots.get_mut(&id).filter(|slot| slot.outcome.is_none())?;
+        slot.touched = now;
+        slot.upward.clone()
+    }
+}
+
+/// A request on its way. Dropping it tells the server that nobody waits any more.
+pub(super) struct Waiting {
+    connection: Arc<Connection>,
+    id: u64,
+    upward: Option<Arc<Upward>>,
+    cancellable: bool,
+    done: bool,
+}
+
+impl Waiting {
+    /// The server must not hear of it when nobody waits any more: `initialize` and the probe (CAN-1).
+    pub(super) fn uncancellable(mut self) -> Self {
+        self.cancellable = false;
+        self
+    }
+
+    /// It is a stream that stays open: no sign that the server is in use.
+    pub(super) fn background(self) -> Self {
+        if let Some(slot) = self.connection.pending().slots.get_mut(&self.id) {
+            slot.background = true;
+        }
+        self
+    }
+
+    /// Waits for the answer.
+    pub(super) async fn answer(mut self, deadlines: Deadlines) -> Result<Answer, Fault> {
+        let began = Instant::now();
+        loop {
+            let touched = {
+                let pending = self.connection.pending();
+                pending.slots.get(&self.id).map_or(began, |slot| slot.touched)
+            };
+            let (limit, after) = if touched + deadlines.idle <= began + deadlines.max {
+                (touched + deadlines.idle, deadlines.idle)
+            } else {
+                (began + deadlines.max, deadlines.max)
+            };
+            let outcome = {
+                let outcome = poll_fn(|cx| self.poll(cx.waker()));
+                tokio::select! {
+                    biased;
+                    outcome = outcome => Some(outcome),
+                    () = sleep_until(limit) => None,
+                }
+            };
+            match outcome {
+                Some(outcome) => {
+                    self.done = true;
+                    return outcome;
+                }
+                None if self.silent_until(limit, after) => return Err(Fault::Timeout(after)),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether there was no sign of life meanwhile that moves the deadline.
+    fn silent_until(&self, limit: Instant, after: Duration) -> bool {
+        let pending = self.connection.pending();
+        pending.slots.get(&self.id).is_none_or(|slot| slot.touched + after <= limit)
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<Result<Answer, Fault>> {
+        let mut pending = self.connection.pending();
+        let Some(slot) = pending.slots.get_mut(&self.id) else {
+            return Poll::Ready(Err(Fault::gone("it has ended")));
+        };
+        if slot.outcome.is_none() {
+            slot.waker = Some(waker.clone());
+            return Poll::Pending;
+        }
+        let slot = pending.slots.remove(&self.id);
+        match slot.and_then(|slot| slot.outcome) {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let slot = self.connection.pending().slots.remove(&self.id);
+        let unanswered = slot.is_some_and(|slot| slot.outcome.is_none());
+        if unanswered && self.cancellable {
+            let mut params = Vec::from(&b"{\"requestId\":"[..]);
+            push_number(&mut params, self.id);
+            if let Some(reason) = self.upward.as_ref().and_then(|upward| upward.reason()) {
+                params.extend_from_slice(b",\"reason\":");
+                json::push_string(&mut params, reason);
+            }
+            params.push(b'}');
+            self.connection.notify(Method::Cancelled, &String::from_utf8_lossy(&params));
+        }
+    }
+}

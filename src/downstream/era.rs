@@ -1,0 +1,72 @@
+//! Which servers are of the legacy era, remembered across restarts of ours (PRB-8): one small file for each way
+//! of launching, so that several gateways may write at once.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::protocol::version::Era;
+
+/// The memory, a folder.
+#[derive(Clone)]
+pub struct EraMemory {
+    folder: Option<PathBuf>,
+}
+
+impl EraMemory {
+    /// Remembers in this folder, which is made when needed.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder: Some(folder) }
+    }
+
+    /// Remembers nothing.
+    pub fn none() -> Self {
+        Self { folder: None }
+    }
+
+    /// The era of what is launched so.
+    pub(super) fn recall(&self, identity: &str) -> Option<Era> {
+        let text = std::fs::read_to_string(self.folder.as_ref()?.join(identity)).ok()?;
+        match text.trim() {
+            "legacy" => Some(Era::Legacy),
+            "modern" => Some(Era::Modern),
+            _ => None,
+        }
+    }
+
+    /// Notes it. Not being able to costs one probe next time, no more.
+    pub(super) fn note(&self, identity: &str, era: Era) {
+        if self.recall(identity) == Some(era) {
+            return;
+        }
+        if let Err(error) = self.write(identity, era) {
+            tracing::debug!(%error, "the era of a server could not be remembered");
+        }
+    }
+
+    fn write(&self, identity: &str, era: Era) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder)?;
+        let fresh = folder.join(format!("{identity}.{}", std::process::id()));
+        std::fs::write(&fresh, format!("{}\n", era.as_str()))?;
+        std::fs::rename(fresh, folder.join(identity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prb8_an_era_survives_and_junk_is_no_era() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = EraMemory::at(folder.path().join("eras"));
+        assert_eq!(memory.recall("abc"), None);
+        memory.note("abc", Era::Legacy);
+        assert_eq!(EraMemory::at(folder.path().join("eras")).recall("abc"), Some(Era::Legacy));
+        memory.note("abc", Era::Modern);
+        assert_eq!(memory.recall("abc"), Some(Era::Modern));
+        std::fs::write(folder.path().join("eras/abc"), "x").unwrap();
+        assert_eq!(memory.recall("abc"), None);
+        assert_eq!(std::fs::read_dir(folder.path().join("eras")).unwrap().count(), 1);
+    }
+}

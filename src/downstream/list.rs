@@ -1,0 +1,106 @@
+//! All pages of a server's tools, raw (PAG-*, D-29).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Fault;
+use super::connection::{Connection, Deadlines};
+use crate::protocol::code;
+use crate::protocol::json;
+use crate::protocol::meta;
+use crate::protocol::method::Method;
+use crate::protocol::reply::Body;
+use crate::telemetry::fields::shown;
+
+/// Pages of one list, at most.
+const MAX_PAGES: usize = 1000;
+/// Entries of one list, at most.
+const MAX_ENTRIES: usize = 10_000;
+/// Bytes of one list, at most.
+const MAX_BYTES: usize = 8 << 20;
+
+/// A whole list, and for how long it holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    /// The raw `tools` arrays in order.
+    pub(super) pages: Vec<Bytes>,
+    /// The least `ttlMs` of the pages (CCH-3); `None` where the server gave none.
+    pub(super) ttl: Option<Duration>,
+}
+
+/// Fetches every page of `tools/list`.
+///
+/// Ends at a missing cursor, never at an empty one (PAG-1). A cursor that comes again, too many pages, entries or
+/// bytes fail the list (D042).
+pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Result<Pages, Fault> {
+    let mut all = Pages::default();
+    let mut seen: HashSet<Box<[u8]>> = HashSet::new();
+    let mut cursor: Option<Box<[u8]>> = None;
+    let (mut entries, mut bytes) = (0, 0);
+    loop {
+        let asked = connection.request(Method::ToolsList, None, |out, _| {
+            push_params(out, cursor.as_deref(), connection);
+        })?;
+        let answer = asked.answer(Deadlines { idle: limit, max: limit }).await?;
+        let line = answer.reply.line;
+        let result = match answer.reply.body {
+            Body::Result(spans) => spans.whole,
+            // It declared tools and knows no list: it has none (D061).
+            Body::Error(error) if error.code == code::METHOD_NOT_FOUND && all.pages.is_empty() => return Ok(all),
+            Body::Error(error) => {
+                let message = error.message.map_or_else(String::new, |message| shown(message.of(&line)));
+                return Err(Fault::Refused { code: error.code, message });
+            }
+        };
+        let mut page = None;
+        cursor = None;
+        let mut ttl = None;
+        for entry in json::members(result.of(&line)) {
+            if entry.is("tools") && entry.value.starts_with(b"[") {
+                page = Some(line.slice_ref(entry.value));
+            } else if entry.is("nextCursor") && entry.value.starts_with(b"\"") {
+                cursor = Some(entry.value.into());
+            } else if entry.is("ttlMs") {
+                ttl = std::str::from_utf8(entry.value).ok().and_then(|ms| ms.parse::<f64>().ok());
+            }
+        }
+        let page = page.ok_or_else(|| Fault::Invalid("its list has no array of tools".to_owned()))?;
+        entries += json::elements(&page).count();
+        bytes += page.len();
+        all.pages.push(page);
+        if let Some(ms) = ttl {
+            let page_ttl = Duration::from_millis(ms.max(0.0) as u64);
+            all.ttl = Some(all.ttl.map_or(page_ttl, |ttl| ttl.min(page_ttl)));
+        }
+        let Some(next) = &cursor else { return Ok(all) };
+        if !seen.insert(next.clone()) {
+            return Err(Fault::Invalid("its list gives a cursor twice and would never end".to_owned()));
+        }
+        if all.pages.len() >= MAX_PAGES || entries > MAX_ENTRIES || bytes > MAX_BYTES {
+            return Err(Fault::Invalid(format!(
+                "its list goes on after {} pages, {entries} entries and {bytes} bytes",
+                all.pages.len()
+            )));
+        }
+    }
+}
+
+fn push_params(out: &mut Vec<u8>, cursor: Option<&[u8]>, connection: &Connection) {
+    out.push(b'{');
+    if let Some(cursor) = cursor {
+        out.extend_from_slice(b"\"cursor\":");
+        out.extend_from_slice(cursor);
+    }
+    if let Some(revision) = connection.modern() {
+        if cursor.is_some() {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"_meta\":{");
+        meta::push_protocol_keys(out, revision);
+        out.push(b'}');
+    }
+    out.push(b'}');
+}

@@ -1,0 +1,204 @@
+//! Starting and stopping a child: the one place that does either.
+//!
+//! A child runs in a process group of its own, with an environment built for it and no shell between; what it
+//! prints on stderr is drained all the time into a ring. It is stopped by a ladder: end of input, wait, TERM to
+//! the group, wait, KILL to the group (D-31, STD-1), and nothing of its tree is left.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::{Child as Process, ChildStderr, Command};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::guard::Guard;
+use super::tree;
+use crate::config::settings::Launch;
+use crate::transport::Channel;
+
+/// What is kept of a child's stderr (D-27).
+const RING: usize = 64 << 10;
+/// The kernel's buffer of a child's pipes: fewer wake-ups for long answers.
+const PIPE: usize = 256 << 10;
+/// Between two looks at a group that should be gone.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How fast a child is stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From the end of its input to TERM.
+    pub input: Duration,
+    /// From TERM to KILL.
+    pub term: Duration,
+}
+
+impl Pace {
+    /// When one server is stopped and nobody waits (contract §5).
+    pub const CALM: Self = Self { input: Duration::from_secs(5), term: Duration::from_secs(3) };
+    /// When our host is gone: all must be over within 1.5 s, because it kills us after 2 (contract §5).
+    pub const SWIFT: Self = Self { input: Duration::from_millis(500), term: Duration::from_millis(400) };
+}
+
+/// A running child.
+pub(super) struct Child {
+    process: Process,
+    group: Pid,
+    guard: Arc<Guard>,
+    stderr: Arc<StderrRing>,
+}
+
+/// Starts a child and connects to its standard streams.
+pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) -> io::Result<(Child, Channel)> {
+    #[expect(clippy::disallowed_methods, reason = "this is the file that starts children")]
+    let mut command = Command::new(&launch.program);
+    command
+        .args(launch.args.iter().map(crate::ident::Secret::reveal))
+        .env_clear()
+        .envs(launch.env.iter().map(|(name, value)| (name, value.reveal())))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(cwd) = &launch.cwd {
+        command.current_dir(cwd);
+    }
+    let mut process = command.spawn()?;
+    let pid = process.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or(io::ErrorKind::NotFound)?;
+    guard.add(pid);
+    let streams = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    let ring = Arc::new(StderrRing::default());
+    tasks.spawn(Arc::clone(&ring).drain(stderr));
+    let (stdin, stdout) = (stdin.into_owned_fd()?, stdout.into_owned_fd()?);
+    for stream in [&stdin, &stdout] {
+        // A smaller buffer works as well.
+        let _ = rustix::pipe::fcntl_setpipe_size(stream, PIPE);
+    }
+    let channel = Channel::new(pipe::Receiver::from_owned_fd(stdout)?, pipe::Sender::from_owned_fd(stdin)?);
+    Ok((Child { process, group: pid, guard: Arc::clone(guard), stderr: ring }, channel))
+}
+
+impl Child {
+    /// Its process number.
+    pub(super) fn pid(&self) -> u32 {
+        self.group.as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// What it printed on stderr, shared.
+    pub(super) fn stderr(&self) -> Arc<StderrRing> {
+        Arc::clone(&self.stderr)
+    }
+
+    /// Waits for its end. Nothing is lost when the future is dropped.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.process.wait().await
+    }
+
+    /// Stops it and all that descends from it. Its input must have been closed before.
+    pub(super) async fn stop(mut self, pace: Pace) -> Option<ExitStatus> {
+        let groups = BTreeSet::from([self.group]);
+        let began = Instant::now();
+        let mut status = timeout(pace.input, self.process.wait()).await.ok().and_then(Result::ok);
+        // Looked up late, so that children born meanwhile are seen; those of a leader that has ended are found
+        // by their group.
+        let strays = tree::descendants(&groups);
+        let mut alive = status.is_none() || test_kill_process_group(self.group).is_ok() || !strays.is_empty();
+        if alive && status.is_some() {
+            // The leader is gone: give its children what is left of the first wait.
+            alive = !gone(self.group, &strays, pace.input.saturating_sub(began.elapsed())).await;
+        }
+        for (signal, wait) in [(Signal::TERM, pace.term), (Signal::KILL, pace.term)] {
+            if !alive {
+                break;
+            }
+            let _ = kill_process_group(self.group, signal);
+            for stray in strays.iter().filter(|stray| stray.lives()) {
+                let _ = kill_process(stray.pid, signal);
+            }
+            let deadline = Instant::now() + wait;
+            if status.is_none() {
+                status = timeout(wait, self.process.wait()).await.ok().and_then(Result::ok);
+            }
+            alive = status.is_none() || !gone(self.group, &strays, deadline - Instant::now()).await;
+        }
+        if alive {
+            tracing::error!(pid = self.pid(), "a child is still there after KILL");
+        } else {
+            self.guard.remove(self.group);
+        }
+        status
+    }
+}
+
+/// Waits until nobody is left, `wait` at most.
+async fn gone(group: Pid, strays: &[tree::Stray], wait: Duration) -> bool {
+    let deadline = Instant::now() + wait;
+    loop {
+        if test_kill_process_group(group).is_err() && !strays.iter().any(tree::Stray::lives) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// The last bytes of a child's stderr.
+#[derive(Default)]
+pub struct StderrRing {
+    bytes: Mutex<VecDeque<u8>>,
+}
+
+impl StderrRing {
+    /// Reads until the end, so that the child never waits for us (D011, D012).
+    async fn drain(self: Arc<Self>, mut stderr: ChildStderr) {
+        let mut buffer = vec![0; 4096];
+        while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+            self.put(&buffer[..count]);
+        }
+    }
+
+    fn put(&self, read: &[u8]) {
+        let read = &read[read.len().saturating_sub(RING)..];
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = (bytes.len() + read.len()).saturating_sub(RING);
+        bytes.drain(..over);
+        bytes.extend(read);
+    }
+
+    /// The last lines, at most `count`, as they came: escape them before showing.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&bytes.iter().copied().collect::<Vec<_>>()).into_owned();
+        drop(bytes);
+        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d012_the_ring_keeps_the_end_and_is_bounded() {
+        let ring = StderrRing::default();
+        for n in 0..100_000 {
+            ring.put(format!("line {n}\n").as_bytes());
+        }
+        ring.put(&vec![b'x'; 3 * RING]);
+        ring.put(b"\nthe reason\n");
+        let lines = ring.last_lines(2);
+        assert_eq!(lines[1], "the reason");
+        assert!(lines[0].len() < RING);
+        assert!(ring.bytes.lock().unwrap().len() <= RING);
+    }
+}

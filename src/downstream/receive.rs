@@ -1,0 +1,219 @@
+//! Reading what a server says: answers to their slots, progress to its request, the rest by its era.
+//!
+//! A server may say anything. What is no message is counted and skipped (D008, D022); what is a broken answer
+//! ends the request that it would have answered (D-26); nothing ends the connection but its end.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+use tokio::time::{Instant, timeout_at};
+
+use super::Fault;
+use super::connection::Connection;
+use crate::protocol::code;
+use crate::protocol::json::{Index, Malformed, Span};
+use crate::protocol::message::{Message, Part, Why, own_id, pick};
+use crate::protocol::method::Method;
+use crate::protocol::reply::{Body, Reply};
+use crate::telemetry::fields::shown;
+use crate::transport::line::{Frame, LineReader, MAX_LINE};
+use crate::transport::upward::Progress;
+
+/// After a broken line with a known id the right answer may still follow (D009); then the request has failed.
+const SECOND_CHANCE: Duration = Duration::from_secs(1);
+/// What is no message is logged this often.
+const JUNK_LOG: Duration = Duration::from_secs(10);
+
+struct Receiver {
+    connection: Arc<Connection>,
+    index: Index,
+    /// Requests whose answer came broken, the earliest first.
+    broken: VecDeque<(Instant, u64, String)>,
+    junk: u64,
+    junk_told: Option<Instant>,
+}
+
+/// Reads until the connection or the stream ends.
+pub(super) async fn run(connection: Arc<Connection>, stream: Box<dyn AsyncRead + Send + Unpin>) {
+    let closed = connection.closed.clone();
+    let mut receiver =
+        Receiver { connection, index: Index::new(), broken: VecDeque::new(), junk: 0, junk_told: None };
+    closed.run_until_cancelled(receiver.read(stream)).await;
+    receiver.connection.close("it closed its output");
+}
+
+impl Receiver {
+    async fn read(&mut self, stream: Box<dyn AsyncRead + Send + Unpin>) {
+        let mut lines = LineReader::new(stream, MAX_LINE);
+        loop {
+            self.connection.may_read().await;
+            let frame = match self.broken.front() {
+                None => lines.next().await,
+                Some(&(at, ..)) => match timeout_at(at, lines.next()).await {
+                    Ok(frame) => frame,
+                    Err(_) => {
+                        self.give_up_broken();
+                        continue;
+                    }
+                },
+            };
+            match frame {
+                Ok(Some(Frame::Line(line))) => self.line(line),
+                Ok(Some(Frame::TooLong { head, tail, length })) => self.too_long(&head, &tail, length),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(server = %self.connection.key, %error, "reading failed");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn give_up_broken(&mut self) {
+        if let Some((_, id, detail)) = self.broken.pop_front()
+            && self.connection.waits(id)
+        {
+            self.connection.settle(id, Err(Fault::Invalid(detail)));
+        }
+    }
+
+    fn line(&mut self, line: Bytes) {
+        match Message::read(&line, &mut self.index) {
+            Ok(Message::Result { id, result }) => {
+                let body = Body::result(&line, &self.index, result);
+                self.answer(line, id, body.map_err(|error| error.to_string()));
+            }
+            Ok(Message::Error { id: Some(id), error }) => {
+                let body = Body::error(&line, &self.index, error);
+                self.answer(line, id, body.map_err(|error| error.to_string()));
+            }
+            Ok(Message::Error { id: None, .. }) => self.junk(&line, "an error without an id"),
+            Ok(Message::Notification { method, params }) => self.notification(&line, method, params),
+            Ok(Message::Request { id, method, .. }) => self.request(&line, id, method),
+            Err(no) => {
+                let pending = no.id.and_then(|id| own_id(id.of(&line))).filter(|&id| self.connection.waits(id));
+                match pending {
+                    Some(id) if self.looks_like_an_answer(&line, no.why) => {
+                        self.broken.push_back((Instant::now() + SECOND_CHANCE, id, no.why.to_string()));
+                    }
+                    _ => self.junk(&line, &no.why.to_string()),
+                }
+            }
+        }
+    }
+
+    /// Whether a text that is no message was meant as an answer: it was cut short, or it has the members of one.
+    fn looks_like_an_answer(&self, line: &[u8], why: Why) -> bool {
+        let has = |name| self.index.outer().any(|(_, member)| member.is(line, name));
+        matches!(why, Why::Malformed(Malformed::Syntax(_))) && !has("method") || has("result") || has("error")
+    }
+
+    fn answer(&self, line: Bytes, id: Span, body: Result<Body, String>) {
+        match own_id(id.of(&line)) {
+            Some(id) => {
+                let outcome = body.map(|body| Reply { line, body }).map_err(Fault::Invalid);
+                self.connection.settle(id, outcome);
+            }
+            None => tracing::debug!(server = %self.connection.key, "an answer to an id that was never ours"),
+        }
+    }
+
+    fn notification(&self, line: &Bytes, method: Span, params: Option<Part>) {
+        match Method::parse(method.of(line)) {
+            Some(Method::Progress) => self.progress(line, params),
+            Some(Method::ToolsChanged) => self.connection.tools_changed.notify_one(),
+            // Log messages were not asked for, and cancellations of what we never run mean nothing.
+            _ => {}
+        }
+    }
+
+    /// PRG-1, PRG-3: only for a request that runs, under the token that was ours.
+    fn progress(&self, line: &Bytes, params: Option<Part>) {
+        let Some(params) = params else { return };
+        let picked = pick(line, &self.index, params, ["progressToken", "progress", "message"]);
+        let Ok(([Some(token), Some(progress), message], _)) = picked else { return };
+        let Some(id) = own_id(token.of(line)) else { return };
+        let now = Instant::now();
+        if let Some(upward) = self.connection.touch(id, now) {
+            let event = Progress { line: line.clone(), params: params.span, token, message };
+            upward.push(event, progress.of(line), now);
+        }
+    }
+
+    /// A legacy server may ask; nothing was declared to it, so only `ping` has an answer (MLB-1, §10.9). A modern
+    /// one must not (ENV-13).
+    fn request(&self, line: &[u8], id: Span, method: Span) {
+        if self.connection.modern().is_some() {
+            tracing::debug!(server = %self.connection.key, "a modern server sent a request, which it must not");
+            return;
+        }
+        if self.connection.outbox.is_full() {
+            return;
+        }
+        let ping = Method::parse(method.of(line)) == Some(Method::Ping);
+        self.connection.outbox.send(|out| {
+            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+            out.extend_from_slice(id.of(line));
+            if ping {
+                out.extend_from_slice(b",\"result\":{}}");
+            } else {
+                let error = format!(
+                    ",\"error\":{{\"code\":{},\"message\":\"this client did not declare that capability\"}}}}",
+                    code::METHOD_NOT_FOUND
+                );
+                out.extend_from_slice(error.as_bytes());
+            }
+        });
+    }
+
+    fn junk(&mut self, line: &[u8], why: &str) {
+        self.junk += 1;
+        let now = Instant::now();
+        if self.junk_told.is_none_or(|told| now.duration_since(told) >= JUNK_LOG) {
+            self.junk_told = Some(now);
+            let (server, lines) = (&self.connection.key, self.junk);
+            tracing::warn!(%server, lines, why, text = %shown(line), "it writes to stdout what is no message; skipped");
+        }
+    }
+
+    /// The id of an over-long answer stands in its head or its tail, by custom of the libraries; a lone waiting
+    /// request is meant in any case.
+    fn too_long(&mut self, head: &[u8], tail: &[u8], length: u64) {
+        let in_head = {
+            // The head is cut, so this fails; what it found before counts.
+            let _ = self.index.read(head);
+            self.index.outer().find(|(_, member)| member.is(head, "id")).and_then(|(_, m)| own_id(m.value.of(head)))
+        };
+        let id = in_head.or_else(|| id_at_end(tail)).filter(|&id| self.connection.waits(id));
+        let server = &self.connection.key;
+        tracing::warn!(%server, length, limit = MAX_LINE, "an over-long line; dropped");
+        if let Some(id) = id.or_else(|| self.connection.only_one()) {
+            self.connection.settle(id, Err(Fault::TooLarge { size: length, limit: MAX_LINE as u64 }));
+        }
+    }
+}
+
+/// The id that closes a message, as in `…,"jsonrpc":"2.0","id":7}` or `…,"id":7,"jsonrpc":"2.0"}`.
+fn id_at_end(tail: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(tail);
+    let (_, after) = text.rsplit_once("\"id\"")?;
+    let compact: String = after.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let inner = compact.strip_prefix(':')?.strip_suffix('}')?;
+    own_id(inner.strip_suffix(",\"jsonrpc\":\"2.0\"").unwrap_or(inner).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_over_long_answer_is_found_at_its_end() {
+        assert_eq!(id_at_end(br#"xxx"}]},"jsonrpc":"2.0","id":17}"#), Some(17));
+        assert_eq!(id_at_end(br#"xxx"}]}, "id" : "17", "jsonrpc": "2.0" } "#), Some(17));
+        assert_eq!(id_at_end(br#"xx "id":17,"more":1}"#), None);
+        assert_eq!(id_at_end(b"nothing"), None);
+    }
+}
