@@ -36,11 +36,11 @@ const PENDING_LIMIT: usize = 4096;
 
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadlines {
+pub(super) struct Deadlines {
     /// Without a sign of life.
-    pub idle: Duration,
+    pub(super) idle: Duration,
     /// In all.
-    pub max: Duration,
+    pub(super) max: Duration,
 }
 
 /// A live connection.
@@ -86,6 +86,8 @@ struct Slot {
 pub struct Answer {
     /// What the server said.
     pub reply: Reply,
+    /// How its leg speaks.
+    pub era: Era,
     _share: Share,
 }
 
@@ -212,7 +214,10 @@ impl Connection {
             if pending.slots.len() >= PENDING_LIMIT {
                 return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
             }
-            pending.slots.insert(id, Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false });
+            pending.slots.insert(
+                id,
+                Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false },
+            );
         }
         self.outbox.send(|out| {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -258,7 +263,7 @@ impl Connection {
         let outcome = outcome.map(|reply| {
             let size = reply.line.len();
             self.held.bytes.fetch_add(size, Ordering::AcqRel);
-            Answer { reply, _share: Share(Arc::clone(&self.held), size) }
+            Answer { reply, era: self.revision().era(), _share: Share(Arc::clone(&self.held), size) }
         });
         let mut pending = self.pending();
         match pending.slots.get_mut(&id) {

@@ -5,7 +5,7 @@
 //! process groups live; when the pipe ends, whoever is still named is ended, first kindly, then not. It runs
 //! before anything else of the program is set up, so that it stays small.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -88,7 +88,7 @@ impl Drop for Guard {
 
 /// The guard's own program: returns when all is done.
 pub fn main() {
-    let mut groups = BTreeSet::new();
+    let mut groups = HashSet::new();
     let mut input = BufReader::with_capacity(256, std::io::stdin().lock());
     let mut line = String::new();
     while let Ok(1..) = input.read_line(&mut line) {
@@ -106,7 +106,7 @@ pub fn main() {
 }
 
 /// Ends the groups and what descends from them.
-fn end(groups: &BTreeSet<Pid>) {
+fn end(groups: &HashSet<Pid>) {
     if groups.is_empty() {
         return;
     }

@@ -4,7 +4,7 @@
 //! prints on stderr is drained all the time into a ring. It is stopped by a ladder: end of input, wait, TERM to
 //! the group, wait, KILL to the group (D-31, STD-1), and nothing of its tree is left.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,14 +96,9 @@ impl Child {
         Arc::clone(&self.stderr)
     }
 
-    /// Waits for its end. Nothing is lost when the future is dropped.
-    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.process.wait().await
-    }
-
     /// Stops it and all that descends from it. Its input must have been closed before.
     pub(super) async fn stop(mut self, pace: Pace) -> Option<ExitStatus> {
-        let groups = BTreeSet::from([self.group]);
+        let groups = HashSet::from([self.group]);
         let began = Instant::now();
         let mut status = timeout(pace.input, self.process.wait()).await.ok().and_then(Result::ok);
         // Looked up late, so that children born meanwhile are seen; those of a leader that has ended are found
@@ -153,7 +148,7 @@ async fn gone(group: Pid, strays: &[tree::Stray], wait: Duration) -> bool {
 
 /// The last bytes of a child's stderr.
 #[derive(Default)]
-pub struct StderrRing {
+pub(super) struct StderrRing {
     bytes: Mutex<VecDeque<u8>>,
 }
 
@@ -175,7 +170,7 @@ impl StderrRing {
     }
 
     /// The last lines, at most `count`, as they came: escape them before showing.
-    pub fn last_lines(&self, count: usize) -> Vec<String> {
+    pub(super) fn last_lines(&self, count: usize) -> Vec<String> {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes.iter().copied().collect::<Vec<_>>()).into_owned();
         drop(bytes);

@@ -465,11 +465,10 @@ impl Actor {
             EraChoice::Modern => Some(Era::Modern),
             EraChoice::Legacy => Some(Era::Legacy),
         };
-        let mut probed = remembered == Some(Era::Legacy);
-        let mut shaken = false;
+        let mut probe = remembered != Some(Era::Legacy);
+        let mut doubted = false;
         loop {
-            if !probed {
-                probed = true;
+            if probe {
                 match handshake::probe(&session.connection, settings.timeouts.probe).await {
                     Probe::Modern(agreed) => {
                         self.memory.note(identity, Era::Modern);
@@ -493,9 +492,11 @@ impl Actor {
                     return Ok(agreed);
                 }
                 // Remembered as legacy, it no longer knows the word: it may be modern by now (PRB-8).
-                Err(Fault::Refused { .. }) if remembered == Some(Era::Legacy) && settings.era == EraChoice::Auto && !shaken => {
-                    shaken = true;
-                    probed = false;
+                Err(Fault::Refused { .. })
+                    if remembered == Some(Era::Legacy) && settings.era == EraChoice::Auto && !doubted =>
+                {
+                    doubted = true;
+                    probe = true;
                 }
                 Err(fault) => return Err(format!("the handshake failed: {fault}")),
             }

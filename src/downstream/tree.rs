@@ -2,7 +2,7 @@
 //!
 //! Reads `/proc`; where there is none, nobody is found and groups must do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use rustix::process::Pid;
 
@@ -40,7 +40,7 @@ fn stat(pid: Pid) -> Option<Stat> {
 }
 
 /// All that descend from the groups' leaders or members and stand in other groups.
-pub(super) fn descendants(groups: &BTreeSet<Pid>) -> Vec<Stray> {
+pub(super) fn descendants(groups: &HashSet<Pid>) -> Vec<Stray> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let all: Vec<Stat> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))

@@ -7,7 +7,7 @@
 
 mod allow;
 mod pattern;
-mod verdict;
+pub mod verdict;
 
 pub use allow::{ItemRules, RulesError};
 pub use pattern::{Pattern, PatternError};

@@ -3,7 +3,7 @@
 //! Works on an [`Index`] of the text; decodes nothing but method names. Says what is wrong and leaves the
 //! answer to the edge that read the message.
 
-use super::json::{Index, Malformed, Member, Root, Span};
+use super::json::{Index, Malformed, Root, Span};
 
 /// The value of an outer member, with its position for looking at its own members.
 #[derive(Clone, Copy, Debug)]
@@ -149,28 +149,20 @@ pub fn own_id(raw: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate;
 
-fn pick_from<'i, const N: usize>(
+fn pick_outer<const N: usize>(
     text: &[u8],
-    members: impl Iterator<Item = (u32, &'i Member)>,
+    index: &Index,
     names: [&str; N],
 ) -> Result<[Option<Part>; N], ([Option<Part>; N], Duplicate)> {
     let mut found = [None; N];
     let mut twice = false;
-    for (at, member) in members {
+    for (at, member) in index.outer() {
         if let Some(n) = names.iter().position(|name| member.is(text, name)) {
             twice |= found[n].is_some();
             found[n].get_or_insert(Part { span: member.value, member: at });
         }
     }
     if twice { Err((found, Duplicate)) } else { Ok(found) }
-}
-
-fn pick_outer<const N: usize>(
-    text: &[u8],
-    index: &Index,
-    names: [&str; N],
-) -> Result<[Option<Part>; N], ([Option<Part>; N], Duplicate)> {
-    pick_from(text, index.outer(), names)
 }
 
 /// The named members of the object that is `part`'s value, in the order of `names`, and how many others stand
@@ -181,12 +173,36 @@ pub fn pick<const N: usize>(
     part: Part,
     names: [&str; N],
 ) -> Result<([Option<Span>; N], usize), Duplicate> {
-    let mut count = 0;
-    let members = index.children(part.member).inspect(|_| count += 1).map(|member| (0, member));
-    let found = pick_from(text, members, names).map_err(|(_, duplicate)| duplicate)?;
-    let spans = found.map(|part| part.map(|part| part.span));
-    let others = count - spans.iter().flatten().count();
-    Ok((spans, others))
+    let (fields, others) = pick_fields(text, index, part, names)?;
+    Ok((fields.map(|field| field.map(|field| field.value)), others))
+}
+
+/// A member that may have to be taken out.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The opening quote of its key.
+    pub start: u32,
+    /// Its value.
+    pub value: Span,
+}
+
+/// [`pick`], with the places of the keys.
+pub fn pick_fields<const N: usize>(
+    text: &[u8],
+    index: &Index,
+    part: Part,
+    names: [&str; N],
+) -> Result<([Option<Field>; N], usize), Duplicate> {
+    let mut found = [None; N];
+    let mut others = 0;
+    for member in index.children(part.member) {
+        match names.iter().position(|name| member.is(text, name)) {
+            Some(n) if found[n].is_some() => return Err(Duplicate),
+            Some(n) => found[n] = Some(Field { start: member.key.start - 1, value: member.value }),
+            None => others += 1,
+        }
+    }
+    Ok((found, others))
 }
 
 #[cfg(test)]

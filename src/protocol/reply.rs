@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::json::{Index, Span};
-use super::message::{Duplicate, Part, pick};
+use super::message::{Duplicate, Field, Part, pick, pick_fields};
 
 /// The answer to a request, as the server sent it.
 #[derive(Clone, Debug)]
@@ -30,17 +30,17 @@ pub struct ResultSpans {
     /// The whole object.
     pub whole: Span,
     /// `resultType`; absent means complete (ENV-5).
-    pub result_type: Option<Span>,
+    pub result_type: Option<Field>,
     /// `ttlMs`.
-    pub ttl_ms: Option<Span>,
+    pub ttl_ms: Option<Field>,
     /// `cacheScope`.
-    pub cache_scope: Option<Span>,
+    pub cache_scope: Option<Field>,
     /// `_meta`.
-    pub meta: Option<Span>,
+    pub meta: Option<Field>,
     /// `content`.
-    pub content: Option<Span>,
+    pub content: Option<Field>,
     /// `structuredContent`; `null` is a value, not absence.
-    pub structured: Option<Span>,
+    pub structured: Option<Field>,
     /// Whether the object has no member at all.
     pub empty: bool,
 }
@@ -85,7 +85,7 @@ impl Body {
             return Err(BadReply::Result);
         }
         let names = ["resultType", "ttlMs", "cacheScope", "_meta", "content", "structuredContent"];
-        let ([result_type, ttl_ms, cache_scope, meta, content, structured], _) = pick(line, index, part, names)?;
+        let ([result_type, ttl_ms, cache_scope, meta, content, structured], _) = pick_fields(line, index, part, names)?;
         let empty = index.children(part.member).next().is_none();
         let whole = part.span;
         Ok(Self::Result(ResultSpans { whole, result_type, ttl_ms, cache_scope, meta, content, structured, empty }))

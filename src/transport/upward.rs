@@ -40,7 +40,8 @@ pub struct Progress {
 pub struct Upward {
     state: Mutex<State>,
     filled: Notify,
-    given_up: OnceLock<Box<str>>,
+    reason: OnceLock<Box<str>>,
+    given_up: Notify,
 }
 
 #[derive(Default)]
@@ -59,16 +60,22 @@ struct State {
 const MAX_REASON: usize = 256;
 
 impl Upward {
-    /// Notes why the host gives up, before its request is dropped (CAN-5).
+    /// The host gives up, for this reason (CAN-5).
     pub fn give_up(&self, reason: &str) {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
         // The first reason counts; a request is given up once.
-        let _ = self.given_up.set(reason.into());
+        let _ = self.reason.set(reason.into());
+        self.given_up.notify_one();
+    }
+
+    /// Waits until the host gives up.
+    pub async fn given_up(&self) {
+        self.given_up.notified().await;
     }
 
     /// Why the host gave up, when it said.
     pub fn reason(&self) -> Option<&str> {
-        self.given_up.get().map(AsRef::as_ref)
+        self.reason.get().map(AsRef::as_ref)
     }
 
     /// Takes a notification in; `value` is its raw `progress`. Called by the server's reader.

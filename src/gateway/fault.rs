@@ -1,0 +1,197 @@
+//! What hosts are told when something fails: the one owner of wire error codes and texts (§16, ERR-*).
+//!
+//! Short and without detail: a host learns the code, the server's key and the reason (I-42); people find the
+//! rest in the log and in `onegate tools`.
+
+use std::time::Duration;
+
+use crate::downstream::Fault;
+use crate::ident::ServerKey;
+use crate::protocol::call::BadCall;
+use crate::protocol::code;
+use crate::protocol::json;
+use crate::protocol::message::Why;
+use crate::protocol::version::{Era, Revision};
+
+/// An error of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The JSON-RPC code.
+    pub code: i64,
+    /// One short sentence, shown to people and models.
+    pub message: String,
+    /// The raw `data`, when there is any.
+    pub data: Option<String>,
+}
+
+impl Failure {
+    fn plain(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// A message that is none.
+    pub fn no_message(why: Why) -> Self {
+        let code = match why {
+            Why::Malformed(json::Malformed::TooDeep(_)) => code::INVALID_REQUEST,
+            Why::Malformed(_) => code::PARSE_ERROR,
+            Why::Array | Why::NotAnObject | Why::Version | Why::Id | Why::Duplicate | Why::Shape => {
+                code::INVALID_REQUEST
+            }
+        };
+        Self::plain(code, format!("Invalid message: {why}"))
+    }
+
+    /// A message past the limit.
+    pub fn message_too_long(length: u64, limit: usize) -> Self {
+        Self::plain(code::INVALID_REQUEST, format!("The message has {length} bytes, the limit is {limit}"))
+    }
+
+    /// An id that is in use (ENV-3).
+    pub fn id_in_use() -> Self {
+        Self::plain(code::INVALID_REQUEST, "A request with this id is still running")
+    }
+
+    /// `initialize` where it cannot be.
+    pub fn misplaced_initialize() -> Self {
+        Self::plain(code::INVALID_REQUEST, "initialize must not be part of a batch")
+    }
+
+    /// A method that is not served (§4.1).
+    pub fn unknown_method(method: &str) -> Self {
+        Self::plain(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
+    }
+
+    /// A request of neither era (VER-3).
+    pub fn no_era() -> Self {
+        let message = "Send initialize first, or the modern _meta keys (io.modelcontextprotocol/protocolVersion and \
+                       io.modelcontextprotocol/clientCapabilities) with each request";
+        Self::plain(code::INVALID_PARAMS, message)
+    }
+
+    /// A modern request without one of its keys (VER-4).
+    pub fn missing_meta(key: &str) -> Self {
+        Self::plain(code::INVALID_PARAMS, format!("Missing _meta key {key}"))
+    }
+
+    /// A modern request of a revision that is not served (VER-5); `requested` is the raw string.
+    pub fn unsupported_version(requested: &[u8]) -> Self {
+        let date = json::text_of(requested).unwrap_or_default();
+        // A legacy revision cannot be reached through the modern envelope, so none is offered to who asks for one.
+        let legacy = Revision::parse(&date).is_some();
+        let supported: Vec<_> = Revision::ALL
+            .iter()
+            .filter(|revision| !legacy || revision.era() == Era::Modern)
+            .map(|revision| format!("\"{}\"", revision.as_str()))
+            .collect();
+        let requested = String::from_utf8_lossy(requested);
+        let data = format!(r#"{{"supported":[{}],"requested":{requested}}}"#, supported.join(","));
+        Self { data: Some(data), ..Self::plain(code::UNSUPPORTED_VERSION, "Unsupported protocol version") }
+    }
+
+    /// Params of a call that cannot be read.
+    pub fn bad_call(why: BadCall) -> Self {
+        Self::plain(code::INVALID_PARAMS, format!("Invalid params: {why}"))
+    }
+
+    /// Params of another method that cannot be read.
+    pub fn bad_params(why: &str) -> Self {
+        Self::plain(code::INVALID_PARAMS, format!("Invalid params: {why}"))
+    }
+
+    /// A cursor that was never ours (PAG-4).
+    pub fn bad_cursor() -> Self {
+        Self::plain(code::INVALID_PARAMS, "Invalid or expired cursor")
+    }
+
+    /// An unknown tool, or one that must not be known (ERR-3, INV-8).
+    pub fn unknown_tool(name: &str) -> Self {
+        let name: String = name.chars().take(200).collect();
+        Self::plain(code::INVALID_PARAMS, format!("Unknown tool: {name}"))
+    }
+
+    /// A bound of ours that is about no server.
+    pub fn limit(message: &str) -> Self {
+        let data = Some(r#"{"reason":"limit"}"#.to_owned());
+        Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
+    }
+
+    /// A server's failure (ERR-1).
+    pub(super) fn of_server(server: &ServerKey, fault: &Fault) -> Self {
+        let (reason, message, retry_after) = match fault {
+            Fault::Unavailable { retry_after, .. } => {
+                ("downstream-unavailable", format!("Server {server} is not available: {fault}"), *retry_after)
+            }
+            Fault::Timeout(_) => {
+                ("downstream-timeout", format!("Server {server} did not answer in time: {fault}"), None)
+            }
+            Fault::Invalid(_) | Fault::Refused { .. } => {
+                ("invalid-downstream-result", format!("Server {server} gave an invalid answer: {fault}"), None)
+            }
+            Fault::TooLarge { .. } => {
+                ("result-too-large", format!("Server {server} gave too large an answer: {fault}"), None)
+            }
+            Fault::Limit(_) => ("limit", format!("Server {server} is busy: {fault}"), None),
+        };
+        Self::with_reason(reason, server, message, retry_after)
+    }
+
+    /// An answer that breaks the protocol (ENV-6).
+    pub(super) fn invalid_result(server: &ServerKey, what: &str) -> Self {
+        let message = format!("Server {server} gave an invalid answer: {what}");
+        Self::with_reason("invalid-downstream-result", server, message, None)
+    }
+
+    /// A server wants what this host's request did not offer it (CAP-8).
+    pub(super) fn capability_withheld(server: &ServerKey) -> Self {
+        let message = format!("Server {server} needs a client capability that is not passed on to it");
+        Self::with_reason("capability-withheld", server, message, None)
+    }
+
+    fn with_reason(reason: &str, server: &ServerKey, message: String, retry_after: Option<Duration>) -> Self {
+        let retry = retry_after.map_or_else(String::new, |after| format!(",\"retryAfterMs\":{}", after.as_millis()));
+        let data = Some(format!(r#"{{"reason":"{reason}","server":"{server}"{retry}}}"#));
+        Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
+    }
+
+    /// The stable word for what happened, from `data`.
+    pub fn reason(&self) -> Option<&str> {
+        self.data.as_deref()?.strip_prefix("{\"reason\":\"")?.split('"').next()
+    }
+
+    /// Appends the error object.
+    pub fn push(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("{{\"code\":{},\"message\":", self.code).as_bytes());
+        json::push_string(out, &self.message);
+        if let Some(data) = &self.data {
+            out.extend_from_slice(b",\"data\":");
+            out.extend_from_slice(data.as_bytes());
+        }
+        out.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ver5_a_legacy_date_in_the_modern_envelope_is_offered_modern_ones_only() {
+        let data = |requested: &[u8]| Failure::unsupported_version(requested).data.unwrap();
+        assert_eq!(data(br#""2025-06-18""#), r#"{"supported":["2026-07-28"],"requested":"2025-06-18"}"#);
+        assert!(data(br#""2099-01-01""#).starts_with(r#"{"supported":["2026-07-28","2025-11-25","#));
+    }
+
+    #[test]
+    fn err1_failures_carry_reason_and_server() {
+        let key = ServerKey::new("files").unwrap();
+        let fault = Fault::Unavailable { detail: "it has ended".into(), retry_after: Some(Duration::from_secs(3)) };
+        let failure = Failure::of_server(&key, &fault);
+        assert_eq!(failure.code, -32603);
+        assert_eq!(failure.reason(), Some("downstream-unavailable"));
+        let mut out = Vec::new();
+        failure.push(&mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(value["data"]["server"], "files");
+        assert_eq!(value["data"]["retryAfterMs"], 3000);
+    }
+}

@@ -1,0 +1,85 @@
+//! The way of a tool call: resolve, admit, send, check what comes back.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Failure, Gateway, LIST_DEADLINE};
+use crate::catalog::naming;
+use crate::downstream::Answer;
+use crate::ident::{Kind, ServerKey};
+use crate::protocol::call::ToolCall;
+use crate::protocol::code;
+use crate::protocol::json;
+use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
+use crate::protocol::version::Era;
+use crate::transport::upward::Upward;
+
+/// What a server answered to a call, for the host's adapter to write.
+pub enum Outcome {
+    /// A complete result.
+    Result(Answer, ResultSpans),
+    /// A protocol error, passed as the server wrote it (CALL-2, D050).
+    Error(Answer, ErrorSpans),
+}
+
+impl Gateway {
+    /// Calls a tool by its exposed name. Dropping the future cancels the call.
+    pub async fn call_tool(&self, call: ToolCall, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+        let name = json::text_of(call.name()).unwrap_or_default();
+        let mut catalogue = self.lists.catalogue();
+        if catalogue.resolve(&name).is_none() {
+            self.wait_for_owner(&name).await;
+            catalogue = self.lists.catalogue();
+        }
+        let route = catalogue.resolve(&name).ok_or_else(|| Failure::unknown_tool(&name))?;
+        let permit = self
+            .policy
+            .admit(route.server, Kind::Tool, &route.native)
+            // Everything that policy refuses today is hidden, and hidden is unknown.
+            .map_err(|_| Failure::unknown_tool(&name))?;
+        let server = &self.servers[route.server];
+        let answer = server.call_tool(permit, &call, &route.native_json, upward).await.map_err(|fault| {
+            tracing::debug!(server = %server.key(), tool = &*route.native, %fault, "call failed");
+            Failure::of_server(server.key(), &fault)
+        })?;
+        check(server.key(), answer)
+    }
+
+    /// A name may be called before its server has listed: it is waited for once (N-9), as long as a list waits.
+    async fn wait_for_owner(&self, name: &str) {
+        let deadline = Instant::now() + LIST_DEADLINE;
+        for server in self.lists.unsettled() {
+            if naming::may_own(&self.lists.places()[server].prefix, name) {
+                self.lists.settle_server(server, deadline).await;
+            }
+        }
+    }
+}
+
+/// Whether an answer is one that a host may see.
+fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
+    match answer.reply.body {
+        Body::Result(spans) => {
+            let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));
+            match kind {
+                None | Some(b"\"complete\"") => Ok(Outcome::Result(answer, spans)),
+                // The member means nothing before 2026-07-28.
+                Some(_) if answer.era == Era::Legacy => Ok(Outcome::Result(answer, spans)),
+                // Neither input nor tasks were offered to it (CAP-6, ENV-6).
+                Some(kind) => {
+                    let kind = String::from_utf8_lossy(&kind[..kind.len().min(40)]).into_owned();
+                    Err(Failure::invalid_result(server, &format!("its resultType is {kind}")))
+                }
+            }
+        }
+        Body::Error(error) => match error.code {
+            code::MISSING_CAPABILITY => Err(Failure::capability_withheld(server)),
+            // Version and header faults are between us and the server; undefined codes must not be passed (§16.2).
+            reserved if code::RESERVED.contains(&reserved) => {
+                Err(Failure::invalid_result(server, &format!("it answered with error {reserved}")))
+            }
+            _ => Ok(Outcome::Error(answer, error)),
+        },
+    }
+}

@@ -1,0 +1,445 @@
+//! One host on one pipe: its requests that run, its legacy session, its listen streams.
+//!
+//! Cheap things are answered where they are read; a call runs as a task of its own, so that nothing waits for it
+//! (D059). Policy is asked in the gateway; this is only about words.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use tokio_util::task::TaskTracker;
+
+use super::batch::{Places, ReplyTo};
+use super::modern::{self, Listen};
+use super::{legacy, write};
+use crate::gateway::{Failure, Fingerprint, Gateway, ToolList};
+use crate::protocol::call::ToolCall;
+use crate::protocol::json::{self, Index, Span};
+use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
+use crate::protocol::meta::RequestMeta;
+use crate::protocol::method::Method;
+use crate::protocol::version::Revision;
+use crate::transport::outbox::Outbox;
+use crate::transport::upward::Upward;
+
+/// Requests of one host that run at once, at most.
+const MAX_RUNNING: usize = 4096;
+/// Bytes of requests that run, at most; beyond them no more is read (§9).
+pub(super) const MAX_BYTES: usize = 64 << 20;
+/// Listen streams of one host, at most (SUB-13).
+const MAX_LISTENS: usize = 16;
+
+/// A host.
+pub(super) struct Session {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) outbox: Outbox,
+    tasks: TaskTracker,
+    /// By raw id; shared with the tasks, which take themselves out.
+    running: DashMap<Bytes, Arc<Upward>>,
+    bytes: std::sync::atomic::AtomicUsize,
+    pub(super) freed: tokio::sync::Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What `initialize` agreed on.
+    legacy: Option<Revision>,
+    /// The host has taken our answer to it (VER-8).
+    initialized: bool,
+    listens: Vec<Listen>,
+    /// The list that it got last.
+    listed: Option<Fingerprint>,
+}
+
+/// A place among the running requests; given back when dropped.
+struct Running {
+    session: Arc<Session>,
+    id: Bytes,
+    upward: Arc<Upward>,
+    size: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.running.remove(&self.id);
+        self.session.bytes.fetch_sub(self.size, std::sync::atomic::Ordering::AcqRel);
+        self.session.freed.notify_one();
+    }
+}
+
+impl Session {
+    pub(super) fn new(gateway: Arc<Gateway>, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+        Arc::new(Self {
+            gateway,
+            outbox,
+            tasks,
+            running: DashMap::with_shard_amount(4),
+            bytes: Default::default(),
+            freed: tokio::sync::Notify::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether requests run.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Whether its requests hold as many bytes as they may.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.load(std::sync::atomic::Ordering::Acquire) >= MAX_BYTES
+    }
+
+    /// Takes a line of the host.
+    pub(super) fn line(self: &Arc<Self>, line: &Bytes, index: &mut Index) {
+        match Message::read(line, index) {
+            Err(NoMessage { why: Why::Array, .. }) if self.state().legacy.is_some_and(Revision::has_batches) => {
+                self.batch(line, index);
+            }
+            read => {
+                let outbox = &self.outbox;
+                self.message(line, index, read, &|id| ReplyTo::host(id, outbox), false);
+            }
+        }
+    }
+
+    /// Takes an array: each element is a message of its own, their answers are one array (ENV-9, ENV-10).
+    fn batch(self: &Arc<Self>, line: &Bytes, index: &mut Index) {
+        let places = Places::new(self.outbox.clone());
+        let mut any = false;
+        for element in json::elements(line) {
+            any = true;
+            let element = line.slice_ref(element);
+            let read = Message::read(&element, index);
+            self.message(&element, index, read, &|id| places.reply_to(id), true);
+        }
+        if !any {
+            let failure = Failure::no_message(Why::Array);
+            write::failure(&mut self.outbox.message(), None, &failure);
+        }
+    }
+
+    fn message(
+        self: &Arc<Self>,
+        line: &Bytes,
+        index: &Index,
+        read: Result<Message, NoMessage>,
+        reply_to: &dyn Fn(Bytes) -> ReplyTo,
+        in_batch: bool,
+    ) {
+        match read {
+            Ok(Message::Request { id, method, params }) => {
+                let reply = reply_to(line.slice(id.range()));
+                if let Err((reply, failure)) = self.request(line, index, method, params, reply, in_batch) {
+                    reply.send(|out, id| write::failure(out, Some(id), &failure));
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notification(line, index, method, params),
+            // We ask hosts nothing, so they have nothing to answer.
+            Ok(Message::Result { .. } | Message::Error { .. }) => {}
+            Err(NoMessage { id, why }) => {
+                let failure = Failure::no_message(why);
+                match id {
+                    Some(id) => {
+                        reply_to(line.slice(id.range())).send(|out, id| write::failure(out, Some(id), &failure))
+                    }
+                    None => self.unreadable(&failure),
+                }
+            }
+        }
+    }
+
+    /// A message without a readable id: hosts up to 2025-06-18 take no answer without one (ENV-4).
+    pub(super) fn unreadable(&self, failure: &Failure) {
+        tracing::warn!(why = failure.message, "a line of the host is no message");
+        if self.state().legacy.is_none_or(|revision| revision > Revision::V2025_06_18) {
+            write::failure(&mut self.outbox.message(), None, failure);
+        }
+    }
+
+    /// An error for a request that was not read whole.
+    pub(super) fn refuse(&self, id: &[u8], failure: &Failure) {
+        write::failure(&mut self.outbox.message(), Some(id), failure);
+    }
+
+    /// The method table. An error is answered by the caller.
+    fn request(
+        self: &Arc<Self>,
+        line: &Bytes,
+        index: &Index,
+        method: Span,
+        params: Option<Part>,
+        reply: ReplyTo,
+        in_batch: bool,
+    ) -> Result<(), (ReplyTo, Failure)> {
+        macro_rules! attempt {
+            ($result:expr) => {
+                match $result {
+                    Ok(value) => value,
+                    Err(failure) => return Err((reply, failure)),
+                }
+            };
+        }
+        let method_name = method.of(line);
+        let known = Method::parse(method_name);
+        let unknown = || Failure::unknown_method(&String::from_utf8_lossy(&method_name[..method_name.len().min(200)]));
+        if self.running.contains_key(&reply.id) || self.listens(&reply.id) {
+            return Err((reply, Failure::id_in_use()));
+        }
+        let revision = match attempt!(modern_meta(line, index, params)) {
+            Some((meta, version)) => {
+                let revision = attempt!(modern::check(&meta, version));
+                match known {
+                    Some(Method::Discover) => {
+                        let members = modern::discover_result(&self.gateway.instructions());
+                        reply.send(|out, id| write::result(out, id, revision, &members));
+                        return Ok(());
+                    }
+                    Some(Method::Listen) => {
+                        let params = params.map_or(&b""[..], |params| params.span.of(line));
+                        attempt!(self.listen(&reply, params));
+                        return Ok(());
+                    }
+                    _ => revision,
+                }
+            }
+            None => {
+                let session = self.state().legacy;
+                match (known, session) {
+                    (Some(Method::Initialize), _) if in_batch => return Err((reply, Failure::misplaced_initialize())),
+                    (Some(Method::Initialize), _) => {
+                        let params = params.map_or(&b""[..], |params| params.span.of(line));
+                        let revision = attempt!(
+                            legacy::agree(params)
+                                .ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))
+                        );
+                        self.state().legacy = Some(revision);
+                        let members = legacy::initialize_result(revision, &self.gateway.instructions());
+                        reply.send(|out, id| write::result(out, id, revision, &members));
+                        return Ok(());
+                    }
+                    (Some(Method::Ping), session) => {
+                        let revision = session.unwrap_or(Revision::LATEST_LEGACY);
+                        reply.send(|out, id| write::result(out, id, revision, ""));
+                        return Ok(());
+                    }
+                    (_, None) => return Err((reply, Failure::no_era())),
+                    (_, Some(revision)) => revision,
+                }
+            }
+        };
+        match known {
+            Some(Method::ToolsCall) => {
+                let call = attempt!(ToolCall::read(line, index, params).map_err(Failure::bad_call));
+                self.call(call, revision, reply)
+            }
+            Some(Method::ToolsList) => {
+                attempt!(check_list_params(line, index, params));
+                self.list(revision, reply)
+            }
+            // Known, but not as a request of this era.
+            Some(
+                Method::Ping
+                | Method::Initialize
+                | Method::Discover
+                | Method::Listen
+                | Method::Initialized
+                | Method::Cancelled
+                | Method::Progress
+                | Method::ToolsChanged
+                | Method::Acknowledged,
+            )
+            | None => Err((reply, unknown())),
+        }
+    }
+
+    fn notification(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
+        match Method::parse(method.of(line)) {
+            Some(Method::Initialized) => self.state().initialized = true,
+            Some(Method::Cancelled) => self.cancel(line, index, params),
+            _ => {}
+        }
+    }
+
+    /// CAN-1: by the raw id; what does not run is ignored.
+    fn cancel(&self, line: &Bytes, index: &Index, params: Option<Part>) {
+        let Some(params) = params else { return };
+        let Ok(([Some(id), reason], _)) = pick(line, index, params, ["requestId", "reason"]) else { return };
+        let id = id.of(line);
+        let upward = self.running.get(id).map(|running| Arc::clone(&running));
+        if let Some(upward) = upward {
+            let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
+            upward.give_up(reason.as_deref().unwrap_or(""));
+        }
+        self.state().listens.retain(|listen| listen.id != id);
+    }
+
+    fn listens(&self, id: &Bytes) -> bool {
+        self.state().listens.iter().any(|listen| listen.id == *id)
+    }
+
+    /// Opens a stream. Its request stays without an answer until the stream ends.
+    fn listen(&self, reply: &ReplyTo, params: &[u8]) -> Result<(), Failure> {
+        let listen = Listen::read(reply.id.clone(), params)?;
+        let mut state = self.state();
+        if state.listens.len() >= MAX_LISTENS {
+            return Err(Failure::limit("Too many listen streams"));
+        }
+        self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged()));
+        state.listens.push(listen);
+        Ok(())
+    }
+
+    /// Answers with a list, at once where nothing has to be waited for.
+    fn list(self: &Arc<Self>, revision: Revision, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
+        if let Some(list) = self.gateway.tools_now(revision)
+            && !self.outbox.is_full()
+        {
+            self.answer_list(reply, revision, &list);
+            return Ok(());
+        }
+        let running = match self.enter(&reply.id, 0) {
+            Ok(running) => running,
+            Err(failure) => return Err((reply, failure)),
+        };
+        let session = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let list = tokio::select! {
+                biased;
+                () = running.upward.given_up() => return,
+                list = session.gateway.tools(revision) => list,
+            };
+            reply.room().await;
+            session.answer_list(reply, revision, &list);
+        });
+        Ok(())
+    }
+
+    fn answer_list(&self, reply: ReplyTo, revision: Revision, list: &ToolList) {
+        self.state().listed = Some(list.fingerprint);
+        reply.send(|out, id| write::tools(out, id, revision, list));
+    }
+
+    fn call(self: &Arc<Self>, call: ToolCall, revision: Revision, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
+        let running = match self.enter(&reply.id, call.size()) {
+            Ok(running) => running,
+            Err(failure) => return Err((reply, failure)),
+        };
+        self.tasks.spawn(Arc::clone(self).run_call(call, revision, reply, running));
+        Ok(())
+    }
+
+    async fn run_call(self: Arc<Self>, call: ToolCall, revision: Revision, reply: ReplyTo, running: Running) {
+        let upward = &running.upward;
+        let token = call.progress_token().map(Bytes::copy_from_slice);
+        let outcome = {
+            let calling = self.gateway.call_tool(call, Arc::clone(upward));
+            tokio::pin!(calling);
+            loop {
+                tokio::select! {
+                    biased;
+                    // Dropping the call tells the server (CAN-2: whoever answers too late answers nobody).
+                    () = upward.given_up() => return,
+                    progress = upward.next(), if token.is_some() => {
+                        if let Some(token) = &token && !self.outbox.is_full() {
+                            write::progress(&mut self.outbox.message(), token, &progress, revision);
+                        }
+                    }
+                    outcome = &mut calling => break outcome,
+                }
+            }
+        };
+        if let Some(token) = &token {
+            for progress in upward.rest() {
+                write::progress(&mut self.outbox.message(), token, &progress, revision);
+            }
+        }
+        reply.room().await;
+        // Its id is free when the host reads the answer, so the place goes first (ENV-2).
+        drop(running);
+        reply.send(|out, id| match &outcome {
+            Ok(outcome) => write::outcome(out, id, revision, outcome),
+            Err(failure) => write::failure(out, Some(id), failure),
+        });
+    }
+
+    /// A place for a request.
+    fn enter(self: &Arc<Self>, id: &Bytes, size: usize) -> Result<Running, Failure> {
+        if self.running.len() >= MAX_RUNNING {
+            return Err(Failure::limit("Too many requests run at once"));
+        }
+        let upward = Arc::new(Upward::default());
+        match self.running.entry(id.clone()) {
+            Entry::Occupied(_) => return Err(Failure::id_in_use()),
+            Entry::Vacant(place) => place.insert(Arc::clone(&upward)),
+        };
+        self.bytes.fetch_add(size, std::sync::atomic::Ordering::AcqRel);
+        Ok(Running { session: Arc::clone(self), id: id.clone(), upward, size })
+    }
+
+    /// Tells the host that what it sees has changed, unless it has the new list already (SUB-1, SUB-2).
+    pub(super) fn tools_changed(&self, fingerprint: Fingerprint) {
+        let state = self.state();
+        if state.listed == Some(fingerprint) {
+            return;
+        }
+        if state.legacy.is_some() && state.initialized {
+            self.outbox.send(|out| {
+                out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
+            });
+        }
+        for listen in state.listens.iter().filter(|listen| listen.tools) {
+            self.outbox.send(|out| out.extend_from_slice(&listen.tools_changed()));
+        }
+    }
+
+    /// Ends all listen streams: a result, then a cancellation (SUB-12).
+    pub(super) fn end_listens(&self) {
+        for listen in std::mem::take(&mut self.state().listens) {
+            self.outbox.send(|out| out.extend_from_slice(&listen.ended()));
+            self.outbox.send(|out| {
+                out.extend_from_slice(
+                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":",
+                );
+                out.extend_from_slice(&listen.id);
+                out.extend_from_slice(b"}}");
+            });
+        }
+    }
+}
+
+/// The `_meta` of a request and its version, when it is a modern one (VER-1).
+fn modern_meta<'a>(
+    line: &'a Bytes,
+    index: &Index,
+    params: Option<Part>,
+) -> Result<Option<(RequestMeta<'a>, &'a [u8])>, Failure> {
+    let Some(params) = params else { return Ok(None) };
+    let ([meta], _) = pick(line, index, params, ["_meta"]).map_err(|_| Failure::bad_params("_meta stands twice"))?;
+    let Some(meta) = meta else { return Ok(None) };
+    let meta = RequestMeta::read(meta.of(line));
+    Ok(meta.version.map(|version| (meta, version)))
+}
+
+/// Lists take an object, `null` or nothing (D053); a cursor was never ours (PAG-4).
+fn check_list_params(line: &Bytes, index: &Index, params: Option<Part>) -> Result<(), Failure> {
+    let Some(params) = params else { return Ok(()) };
+    match line[params.span.start as usize] {
+        b'n' => Ok(()),
+        b'{' => {
+            let ([cursor], _) =
+                pick(line, index, params, ["cursor"]).map_err(|_| Failure::bad_params("cursor stands twice"))?;
+            match cursor.map(|cursor| cursor.of(line)) {
+                None | Some(b"null") => Ok(()),
+                Some(_) => Err(Failure::bad_cursor()),
+            }
+        }
+        _ => Err(Failure::bad_params("params must be an object")),
+    }
+}

@@ -1,0 +1,109 @@
+//! The loop of a host on a pipe: reads lines, hands them to its session, tells of changes, and ends with the
+//! host or with us.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::session::Session;
+use crate::gateway::{Failure, Gateway};
+use crate::protocol::json::{Index, Span};
+use crate::protocol::message::{Message, NoMessage};
+use crate::transport::Channel;
+use crate::transport::line::{Frame, LineReader, MAX_LINE};
+use crate::transport::outbox::Outbox;
+
+/// Bytes that wait to be written to the host, at most; then answers wait with their tasks.
+const OUT_LIMIT: usize = 32 << 20;
+/// How long requests may still finish when the host or we are leaving.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// A host that is served.
+pub struct Front {
+    session: Arc<Session>,
+    writing: tokio::task::JoinHandle<()>,
+}
+
+/// Serves a host until it closes its end, cannot be written to, or `stop` is cancelled.
+///
+/// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
+/// servers are stopped. Call [`Front::finish`] after that.
+pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
+    let outbox = Outbox::new(OUT_LIMIT);
+    let session = Session::new(gateway, outbox.clone(), tasks.clone());
+    let broken = CancellationToken::new();
+    let gone = broken.clone();
+    let writing = tasks.spawn(async move {
+        if let Err(error) = outbox.write_to(channel.writer).await {
+            tracing::debug!(%error, "the host cannot be written to");
+        }
+        gone.cancel();
+    });
+    let mut changes = session.gateway.changes();
+    {
+        let reading = read(&session, channel.reader);
+        tokio::pin!(reading);
+        loop {
+            tokio::select! {
+                () = &mut reading => break,
+                () = stop.cancelled() => break,
+                () = broken.cancelled() => break,
+                Ok(()) = changes.changed() => {
+                    let fingerprint = *changes.borrow_and_update();
+                    session.tools_changed(fingerprint);
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + GRACE;
+    while session.is_busy() && timeout_at(deadline, session.freed.notified()).await.is_ok() {}
+    session.end_listens();
+    Front { session, writing }
+}
+
+impl Front {
+    /// Writes what is left and lets the host go.
+    pub async fn finish(self) {
+        self.session.outbox.close();
+        // A host that reads no more must not keep us.
+        let _ = timeout_at(Instant::now() + GRACE, self.writing).await;
+    }
+}
+
+async fn read(session: &Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send + Unpin>) {
+    let mut lines = LineReader::new(stream, MAX_LINE);
+    let mut index = Index::new();
+    loop {
+        // A host that does not read its answers, or asks more than we hold, is read no further.
+        session.outbox.room().await;
+        while session.is_full() {
+            session.freed.notified().await;
+        }
+        match lines.next().await {
+            Ok(Some(Frame::Line(line))) => session.line(&line, &mut index),
+            Ok(Some(Frame::TooLong { head, length, .. })) => {
+                let failure = Failure::message_too_long(length, MAX_LINE);
+                match id_in(&head, &mut index) {
+                    Some(id) => session.refuse(id.of(&head), &failure),
+                    None => session.unreadable(&failure),
+                }
+            }
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(%error, "the host cannot be read from");
+                return;
+            }
+        }
+    }
+}
+
+/// The id in the beginning of a message.
+fn id_in(head: &[u8], index: &mut Index) -> Option<Span> {
+    match Message::read(head, index) {
+        Err(NoMessage { id, .. }) => id,
+        Ok(_) => None,
+    }
+}
