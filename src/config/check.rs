@@ -176,7 +176,7 @@ impl Check<'_> {
             }
             if !matches!(entry.node.value, Value::Text(_)) {
                 // Named, not shown: it may be a secret.
-                let message = expected("a text; put it in quotes", &entry.node);
+                let message = expected("a text in quotes", &entry.node);
                 check.fault(entry.node.at, path, message, None);
                 return false;
             }
@@ -201,7 +201,7 @@ impl Check<'_> {
         for (index, item) in items.iter().enumerate() {
             let message = match item.as_text() {
                 Some(text) => problem(text),
-                None => Some(expected("a text; put it in quotes", item)),
+                None => Some(expected("a text in quotes", item)),
             };
             if let Some(message) = message {
                 self.fault(item.at, &format!("{path}[{index}]"), message, None);

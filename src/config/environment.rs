@@ -91,7 +91,8 @@ impl Environment {
         if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.home()) {
             return home.join(rest);
         }
-        base.join(path)
+        // Collected anew, so that `./x` does not show as `/folder/./x`.
+        base.join(path).components().collect()
     }
 
     /// What of this environment every child sees (I-11), and the names that could not be handed on.

@@ -73,6 +73,9 @@ pub(super) fn launch(
         let folder = cwd.as_ref().ok()?.as_deref();
         maker.program(command, &program, &command_path, &env, folder)
     });
+    if !maker.findings.is_clean() {
+        return None;
+    }
     Some(Launch {
         program: program?,
         command: command.to_owned(),
@@ -80,11 +83,7 @@ pub(super) fn launch(
             .into_iter()
             .map(|arg| arg.map(Secret::new))
             .collect::<Option<_>>()?,
-        env: if maker.findings.is_clean() {
-            env
-        } else {
-            return None;
-        },
+        env,
         cwd: cwd.ok()?,
         identity: identity(server),
     })

@@ -96,7 +96,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
     draft.faults.extend(faults);
     draft.notes.extend(notes);
     if !draft.faults.is_empty() {
-        return Err(Faults(draft.faults));
+        return Err(draft.refusal());
     }
     Ok(Loaded {
         settings,
@@ -157,6 +157,22 @@ impl Draft {
                 nearest: None,
             }),
         }
+    }
+
+    /// All faults, in the order of the layers and their lines.
+    fn refusal(mut self) -> Faults {
+        let layers = &self.layers;
+        self.faults.sort_by_key(|fault| {
+            let place = Place {
+                line: None,
+                column: None,
+                ..fault.place.clone()
+            };
+            // A file that could not be read is no layer, and comes first.
+            let layer = layers.iter().position(|layer| layer.place == place);
+            (layer, fault.place.line, fault.place.column)
+        });
+        Faults(self.faults)
     }
 
     fn adopt(&mut self, layer: &mut Layer, member: &str) {
@@ -243,7 +259,8 @@ fn parse(text: &Text) -> Result<(Node, FileFormat), Broken> {
     {
         Some("json" | "jsonc") => FileFormat::Json,
         Some("yaml" | "yml") => FileFormat::Yaml,
-        // Also without an extension: what is no TOML gets a fault with its line.
+        // Without a name that tells (a pipe of the shell), the first character does.
+        _ if text.text.trim_ascii_start().starts_with(b"{") => FileFormat::Json,
         _ => FileFormat::Toml,
     };
     let content = std::str::from_utf8(&text.text).map_err(|_| broken("is not UTF-8"))?;

@@ -128,6 +128,16 @@ impl Resolver<'_> {
         }
     }
 
+    /// Was something at or below `path` refused before? Then what follows from it is not said again.
+    fn is_faulty(&self, path: &str) -> bool {
+        self.earlier.iter().any(|fault| {
+            fault
+                .key
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    }
+
     fn server(
         &mut self,
         key: ServerKey,
@@ -184,11 +194,13 @@ impl Resolver<'_> {
             );
             self.faults.push(self.fault(&at, message));
         }
-        if let Some(other) = self.prefixes.get(&prefix) {
+        if self.is_faulty(&join(path, "prefix")) {
+            // What it should have been is not known.
+        } else if let Some(other) = self.prefixes.get(&prefix) {
             let message = if prefix.is_empty() {
                 format!("only one server may have an empty prefix, and `{other}` has it")
             } else {
-                format!("the prefix `{prefix}` is already that of `{other}`")
+                format!("the prefix `{prefix}` is already that of the server `{other}`")
             };
             self.faults.push(self.fault(&at, message));
         } else {
@@ -200,7 +212,7 @@ impl Resolver<'_> {
     fn timeouts(&mut self, server: &schema::Server, path: &str) -> Timeouts {
         let written = &server.timeouts;
         let (call, call_max): (Duration, Duration) = (written.call.0, written.call_max.0);
-        if call > call_max {
+        if call > call_max && !self.is_faulty(&join(path, "timeouts")) {
             let message = format!(
                 "{} is longer than call_max, which is {}",
                 period::text(call),
@@ -259,12 +271,7 @@ impl Resolver<'_> {
             return ServerFault { key, message };
         }
         let message = "the key `command` is missing: what starts this server".to_owned();
-        let inside = format!("{path}.");
-        if !self
-            .earlier
-            .iter()
-            .any(|fault| fault.key.starts_with(&inside) || fault.key == path)
-        {
+        if !self.is_faulty(path) {
             self.faults.push(self.fault(path, message.clone()));
         }
         ServerFault {
