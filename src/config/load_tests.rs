@@ -176,9 +176,7 @@ fn default_toml_is_the_defaults_and_has_every_key() {
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default.toml")).unwrap();
     let parsed = |text: &str| {
         let world = World::new().config("c.toml", text);
-        load(&world.options())
-            .err()
-            .map(|faults| panic!("{faults}"));
+        world.load();
         layer(text)
     };
     // As it stands: the defaults.
@@ -718,6 +716,27 @@ fn a_truncated_file_is_a_fault_and_not_an_empty_set_d029() {
     let faults = world.faults();
     assert!(faults.starts_with("c.toml:2: "), "{faults}");
     assert!(!faults.contains("np"), "{faults}");
+}
+
+#[test]
+fn what_follows_from_a_fault_is_not_said_again() {
+    let broken = World::new()
+        .config("a.toml", "[servers.a]\ncommand = \"npx\"\nx = = 1\n")
+        .config("b.toml", "[servers.a]\nargs = [\"x\"]\n");
+    assert_eq!(broken.faults().lines().count(), 1, "{}", broken.faults());
+    let prefix = World::new().config(
+        "c.toml",
+        "[servers.a]\ncommand = \"npx\"\nprefix = \"b__\"\n[servers.b]\ncommand = \"npx\"\nprefix = \"a\"\n",
+    );
+    assert_eq!(prefix.faults().lines().count(), 1, "{}", prefix.faults());
+}
+
+#[test]
+fn a_pipe_of_the_shell_is_known_by_its_first_character() {
+    let loaded = World::new()
+        .config("fd63", " {\"mcpServers\": {\"a\": {\"command\": \"npx\"}}}")
+        .load();
+    launch(&loaded, "a");
 }
 
 #[test]

@@ -271,7 +271,9 @@ impl Resolver<'_> {
             return ServerFault { key, message };
         }
         let message = "the key `command` is missing: what starts this server".to_owned();
-        if !self.is_faulty(path) {
+        // A file that could not be read may have said it.
+        let unread = self.earlier.iter().any(|fault| fault.key.is_empty());
+        if !unread && !self.is_faulty(path) {
             self.faults.push(self.fault(path, message.clone()));
         }
         ServerFault {
