@@ -230,3 +230,171 @@ impl Catalogue {
         out.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::ItemFilter;
+    use crate::policy::{ItemRules, ServerRules};
+    use proptest::prelude::*;
+
+    const NEWEST: Revision = Revision::LATEST_MODERN;
+
+    fn tool(name: &str, more: &str) -> String {
+        format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}{more}}}"#)
+    }
+
+    fn part(tools: &[String]) -> Arc<ToolsPart> {
+        Arc::new(ToolsPart::parse(&[Bytes::from(format!("[{}]", tools.join(",")))]).unwrap())
+    }
+
+    fn rules(allow: Option<&[&str]>, deny: &[&str]) -> ServerRules {
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let filter = ItemFilter { allow: allow.map(owned), deny: owned(deny) };
+        ServerRules { tools: ItemRules::compile(&filter).unwrap() }
+    }
+
+    /// The catalogue of these servers, keys as prefixes.
+    fn build(servers: &[(&str, Arc<ToolsPart>)], policy: &Policy) -> Catalogue {
+        let keys: Vec<_> = servers.iter().map(|(key, _)| ServerKey::new(key).unwrap()).collect();
+        let parts: Vec<_> = servers
+            .iter()
+            .zip(&keys)
+            .enumerate()
+            .map(|(server, ((_, tools), key))| Contribution { server, key, prefix: key.as_str(), tools })
+            .collect();
+        Catalogue::build(&parts, policy, 45)
+    }
+
+    fn open(servers: usize) -> Policy {
+        Policy::new(vec![ServerRules::default(); servers])
+    }
+
+    #[test]
+    fn d030_each_name_goes_to_its_server() {
+        let search = part(&[tool("search", "")]);
+        let merged = build(&[("one", search.clone()), ("two", search)], &open(2));
+        for (exposed, server) in [("one__search", 0), ("two__search", 1)] {
+            let route = merged.resolve(exposed).unwrap();
+            assert_eq!((route.server, &*route.native), (server, "search"));
+        }
+        for unknown in ["search", "one__Search", "One__search", "one__search ", "three__search", ""] {
+            assert!(merged.resolve(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn the_name_goes_back_as_the_server_spelled_it() {
+        let merged = build(&[("s", part(&[tool("gr\\u00f6\\u00dfe", "")]))], &open(1));
+        let name = merged.names().next().unwrap().to_owned();
+        let route = merged.resolve(&name).unwrap();
+        assert_eq!(&*route.native, "größe");
+        assert_eq!(route.native_json, r#""gr\u00f6\u00dfe""#);
+    }
+
+    #[test]
+    fn d040_order_is_by_key_and_then_the_server_s_own() {
+        let a = part(&[tool("z", ""), tool("a", "")]);
+        let b = part(&[tool("m", "")]);
+        let here = build(&[("a-b", a.clone()), ("a", b.clone())], &open(2));
+        let there = build(&[("a", b), ("a-b", a)], &open(2));
+        assert_eq!(here.names().collect::<Vec<_>>(), ["a__m", "a-b__z", "a-b__a"]);
+        assert_eq!(here.tools(NEWEST), there.tools(NEWEST));
+        assert_eq!(here.fingerprint(), there.fingerprint());
+    }
+
+    #[test]
+    fn lists_are_rendered_once_and_shared() {
+        let plain = build(&[("s", part(&[tool("t", ""), tool("u", r#","execution":{}"#)]))], &open(1));
+        let newest = plain.tools(NEWEST);
+        assert_eq!(newest, format!("[{},{}]", tool("s__t", ""), tool("s__u", "")));
+        for revision in Revision::ALL {
+            assert_eq!(plain.tools(revision).as_ptr(), newest.as_ptr(), "{revision:?}");
+        }
+        let output = build(&[("s", part(&[tool("t", r#","outputSchema":{"type":"object"}"#)]))], &open(1));
+        assert_eq!(output.tools(Revision::V2025_06_18).as_ptr(), output.tools(NEWEST).as_ptr());
+        assert_eq!(output.tools(Revision::V2025_03_26), format!("[{}]", tool("s__t", "")));
+        assert_eq!(Catalogue::empty().tools(NEWEST), "[]");
+    }
+
+    #[test]
+    fn d095_hidden_is_unknown() {
+        let five = ["read", "list", "write", "delete", "move"].map(|name| tool(name, ""));
+        let policy = Policy::new(vec![rules(Some(&["read", "list", "delete"]), &["del*"])]);
+        let merged = build(&[("s", part(&five))], &policy);
+        assert_eq!(merged.names().collect::<Vec<_>>(), ["s__read", "s__list"]);
+        assert_eq!(merged.len(), 2);
+        let hidden: Vec<_> = merged.items(NEWEST).filter_map(|item| Some((item.native, item.hidden?.code()))).collect();
+        assert_eq!(hidden, [("write", "not-allowed"), ("delete", "not-allowed"), ("move", "not-allowed")]);
+        for name in ["s__write", "s__delete", "write", "read"] {
+            assert!(merged.resolve(name).is_none());
+        }
+        let text = String::from_utf8(merged.tools(NEWEST).to_vec()).unwrap();
+        assert!(text.contains("s__read") && !text.contains("write"));
+    }
+
+    #[test]
+    fn n_8_hidden_items_count_for_names() {
+        let twins = part(&[tool("a.b", ""), tool("a_b", "")]);
+        let all = build(&[("s", twins.clone())], &open(1));
+        let cut = build(&[("s", twins)], &Policy::new(vec![rules(None, &["a_b"])]));
+        let seen: Vec<_> = all.names().collect();
+        assert_ne!(seen[0], "s__a_b");
+        assert_eq!(cut.names().collect::<Vec<_>>(), seen[..1]);
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_what_hosts_see() {
+        let print = |tools: &[String], rules: ServerRules| {
+            build(&[("s", part(tools))], &Policy::new(vec![rules])).fingerprint()
+        };
+        let (a, b) = (tool("a", ""), tool("b", ""));
+        let base = print(&[a.clone(), b.clone()], rules(None, &[]));
+        assert_eq!(
+            base,
+            print(&[a.clone(), b.clone(), tool("c", "")], rules(None, &["c"])),
+            "a hidden one is not seen"
+        );
+        assert_ne!(base, print(&[b.clone(), a.clone()], rules(None, &[])), "order is seen");
+        assert_ne!(base, print(&[a.clone(), tool("b", r#","title":"x""#)], rules(None, &[])));
+        assert_ne!(base, print(&[a], rules(None, &[])));
+    }
+
+    #[test]
+    fn items_tell_what_they_cost() {
+        let merged = build(&[("s", part(&[tool("t", r#","outputSchema":{"type":"object"}"#)]))], &open(1));
+        let bytes = |revision| merged.items(revision).map(|item| item.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(NEWEST), [merged.tools(NEWEST).len() - 2]);
+        assert_eq!(bytes(Revision::V2024_11_05), [tool("s__t", "").len()]);
+    }
+
+    proptest! {
+        /// INV-8, D095: what is listed is what may be called, for any rules and names.
+        #[test]
+        fn lists_and_calls_agree(
+            natives in prop::collection::hash_set("[aAbB._]{1,4}", 1..12),
+            allow in prop::option::of(prop::collection::vec("[abAB*?]{1,3}", 0..3)),
+            deny in prop::collection::vec("[abAB*?]{1,3}", 0..3),
+        ) {
+            let tools = ItemRules::compile(&ItemFilter { allow, deny }).unwrap();
+            let policy = Policy::new(vec![ServerRules { tools }]);
+            let natives: Vec<_> = natives.into_iter().collect();
+            let listed: Vec<_> = natives.iter().map(|name| tool(name, "")).collect();
+            let merged = build(&[("s", part(&listed))], &policy);
+            let text = merged.tools(NEWEST);
+            let published: Vec<_> = crate::protocol::json::elements(&text)
+                .map(|raw| {
+                    let name = crate::protocol::json::members(raw).find(|entry| entry.is("name")).unwrap();
+                    crate::protocol::json::text_of(name.value).unwrap().into_owned()
+                })
+                .collect();
+            prop_assert_eq!(published.len(), merged.len());
+            let mut routed: Vec<_> = published.iter().map(|name| &*merged.resolve(name).unwrap().native).collect();
+            let mut admitted: Vec<_> =
+                natives.iter().map(String::as_str).filter(|name| policy.admit(0, Kind::Tool, name).is_ok()).collect();
+            routed.sort_unstable();
+            admitted.sort_unstable();
+            prop_assert_eq!(routed, admitted);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! configuration changed and publishes it whole. Definitions stay raw JSON throughout: a tool is the slice of
 //! the message it came in, and is published by splicing.
 
+mod headers;
 mod merge;
 pub mod naming;
 mod part;

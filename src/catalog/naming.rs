@@ -263,3 +263,301 @@ fn cut(local: &str, room: usize) -> &str {
     let kept = boundary.map_or("", |at| local[..from + at].trim_end_matches(['_', '-']));
     if kept.is_empty() { &local[..room] } else { kept }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(text: &str) -> ServerKey {
+        ServerKey::new(text).unwrap()
+    }
+
+    /// The names of one server's tools.
+    fn names(server: &str, natives: &[&str], budget: usize) -> Vec<String> {
+        let key = key(server);
+        let items: Vec<_> = natives.iter().map(|native| Named { server: &key, prefix: server, native }).collect();
+        Scheme::tools(budget).expose(&items).into_iter().map(Option::unwrap).collect()
+    }
+
+    fn hash(server: &str, native: &str) -> String {
+        digest(Kind::Tool, &key(server), native)[..8].to_owned()
+    }
+
+    fn check(server: &str, native: &str, expected: &str) {
+        let expected = expected.replace("{h}", &hash(server, native));
+        assert_eq!(names(server, &[native], 45), [expected], "{native}");
+    }
+
+    /// Computed apart from this code: SHA-256 over the bytes that N-7 names, base32, lower case.
+    #[test]
+    fn n_7_the_hash_is_the_published_one() {
+        assert_eq!(hash("gh", "create_issue"), "t77eggb5");
+        assert_eq!(&digest(Kind::Prompt, &key("gh"), "größe")[..8], "urbofqyo");
+    }
+
+    #[test]
+    fn the_documented_examples() {
+        check("gh", "create_issue", "gh__create_issue");
+        check("gh", "admin.tools.list", "gh__admin_tools_list");
+        check("bill", "get_detailed_cost_and_usage_comparison_drivers_report", "bill__get_detailed_cost_and_usage_{h}");
+        check("de", "größe messen", "de__gr_e_messen_{h}");
+        let [upper, lower] = ["Search", "search"].map(|native| format!("gh__{native}_{}", hash("gh", native)));
+        assert_eq!(names("gh", &["Search", "search"], 45), [upper, lower]);
+    }
+
+    #[test]
+    fn n_5_and_n_7a_odd_characters() {
+        for mild in ["a.b", "a/b", "a:b", "a b"] {
+            check("s", mild, "s__a_b");
+        }
+        check("s", "a__b", "s__a__b");
+        check("s", "a._b", "s__a__b");
+        check("s", "a..b", "s__a_b_{h}");
+        check("s", "ab..", "s__ab_{h}");
+        check("s", "ab.", "s__ab_{h}");
+        check("s", "_ab", "s__ab_{h}");
+        check("s", "a,b", "s__a_b_{h}");
+        check("s", "a\0b", "s__a_b_{h}");
+        check("s", "🦀🦀", "s__tool_{h}");
+        check("s", "__", "s__tool_{h}");
+        check("s", "-", "s__-");
+        check("s", "7up", "s__7up");
+        check("s", "x", "s__x");
+    }
+
+    #[test]
+    fn d035_words_of_other_languages_are_plain_names() {
+        for word in ["constructor", "toString", "null", "true"] {
+            check("s", word, &format!("s__{word}"));
+        }
+        check("s", "__proto__", "s__proto_{h}");
+        check("s", ".", "s__tool_{h}");
+    }
+
+    #[test]
+    fn d031_twins_get_their_hash_all_of_them() {
+        let natives = ["search-a", "search_a", "search.a", "search/a", "other"];
+        let found = names("s", &natives, 45);
+        assert_eq!(found[0], "s__search-a");
+        for (native, name) in natives[1..4].iter().zip(&found[1..4]) {
+            assert_eq!(*name, format!("s__search_a_{}", hash("s", native)));
+        }
+        assert_eq!(found[4], "s__other");
+    }
+
+    #[test]
+    fn n_7a_a_mild_change_can_have_a_hash_from_the_start() {
+        let server = key("s");
+        let named = |native| Named { server: &server, prefix: "s", native };
+        let scheme = Scheme { suffix_mild: true, ..Scheme::tools(45) };
+        let alone = scheme.expose(&[named("a.b")]);
+        assert_eq!(alone, [Some(format!("s__a_b_{}", hash("s", "a.b")))]);
+        assert_eq!(scheme.expose(&[named("a.b"), named("a_b")]), [alone[0].clone(), Some("s__a_b".to_owned())]);
+    }
+
+    #[test]
+    fn d033_names_at_and_over_the_budget() {
+        let server = "abcdefghijklmnop";
+        let fixed = server.len() + 2;
+        for (length, bare) in
+            [(1, true), (52 - fixed, true), (53 - fixed, false), (50, false), (64, false), (128, false)]
+        {
+            let native = "x".repeat(length);
+            let [name] = names(server, &[&native], 52).try_into().unwrap();
+            assert!(name.len() <= 52);
+            assert_eq!(name == format!("{server}__{native}"), bare, "{length}");
+            assert_eq!(name.ends_with(&hash(server, &native)), !bare);
+        }
+        let long = "word_".repeat(60);
+        let [name] = names(server, &[&long], 52).try_into().unwrap();
+        assert_eq!(name, format!("{server}__word_word_word_word_word_{}", hash(server, &long)));
+    }
+
+    #[test]
+    fn a_cut_falls_on_a_boundary_of_the_last_eight() {
+        for (local, room, kept) in [
+            ("abcdefghij", 10, "abcdefghij"),
+            ("abcde_ghijkl", 10, "abcde"),
+            ("abcdefghij_k", 10, "abcdefghij"),
+            ("abcdefgh__kl", 10, "abcdefgh"),
+            ("a_cdefghijkl", 10, "a_cdefghij"),
+            ("-----------", 4, "----"),
+            ("abc", 1, "a"),
+        ] {
+            assert_eq!(cut(local, room), kept, "{local}");
+        }
+    }
+
+    #[test]
+    fn d032_prefixes_that_hold_the_separator() {
+        let (a, b) = (key("a"), key("b"));
+        let items = [
+            Named { server: &a, prefix: "a", native: "b__c" },
+            Named { server: &a, prefix: "a", native: "c" },
+            Named { server: &b, prefix: "a__b", native: "c" },
+            Named { server: &b, prefix: "a__b", native: "b__c" },
+        ];
+        let found = Scheme::tools(45).expose(&items);
+        let twins = [("a", "b__c", "a__b__c"), ("b", "c", "a__b__c")]
+            .map(|(server, native, base)| Some(format!("{base}_{}", hash(server, native))));
+        assert_eq!([&found[0], &found[2]], [&twins[0], &twins[1]]);
+        assert_eq!(found[1].as_deref(), Some("a__c"));
+        assert_eq!(found[3].as_deref(), Some("a__b__b__c"));
+    }
+
+    #[test]
+    fn d032_names_without_a_prefix_pass_untouched() {
+        let (own, gh) = (key("own"), key("gh"));
+        let long = "ö.".repeat(200);
+        let bare = |native| Named { server: &own, prefix: "", native };
+        let gh = |native| Named { server: &gh, prefix: "gh", native };
+        let shadow = format!("gh__x_{}", hash("gh", "x"));
+        let items = [bare(&long), bare("GH__Search"), gh("search"), gh("read"), bare(&shadow), bare("gh__x"), gh("x")];
+        let found = Scheme::tools(45).expose(&items);
+        let expected =
+            [&long, "GH__Search", &format!("gh__search_{}", hash("gh", "search")), "gh__read", &shadow, "gh__x"];
+        for (name, expected) in found.iter().zip(expected) {
+            assert_eq!(name.as_deref(), Some(expected));
+        }
+        // N-10: where the short hash is taken too, the long one follows.
+        assert_eq!(found[6], Some(format!("gh__x_{}", &digest(Kind::Tool, &key("gh"), "x")[..12])));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_every_way_is_given_to_nobody() {
+        let (own, gh) = (key("own"), key("gh"));
+        let scheme = Scheme::tools(45);
+        let target = Named { server: &gh, prefix: "gh", native: "x" };
+        let mut natives = vec!["gh__x".to_owned()];
+        natives.extend((1..=LAST_STEP).map(|step| suffixed(&scheme, target, "x", step)));
+        let mut items: Vec<_> = natives.iter().map(|native| Named { server: &own, prefix: "", native }).collect();
+        items.insert(0, target);
+        let found = scheme.expose(&items);
+        assert_eq!(found[0], None);
+        assert!(found[1..].iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn n_10_the_long_hash_fits_a_tight_budget() {
+        let server = key("abcdefghijkl");
+        let item = Named { server: &server, prefix: "abcdefghijkl", native: "x" };
+        let scheme = Scheme::tools(24);
+        assert!(scheme.fits("abcdefghijkl") && !scheme.fits("abcdefghijklm"));
+        for step in 1..=LAST_STEP {
+            assert!(suffixed(&scheme, item, "local", step).len() <= 24, "{step}");
+        }
+    }
+
+    #[test]
+    fn n_9_a_missing_name_tells_whom_to_ask() {
+        assert!(may_own("gh", "gh__x") && may_own("", "anything"));
+        assert!(!may_own("gh", "gh_x") && !may_own("gh", "ghx__y") && !may_own("gh", "GH__x"));
+    }
+
+    /// Native names that tend to collide, and some of anything.
+    fn native() -> impl Strategy<Value = String> {
+        prop_oneof![
+            3 => "[aAbB._ /-]{1,6}",
+            1 => "[a-c_.]{30,60}",
+            1 => "\\PC{1,12}",
+            1 => any::<String>().prop_filter("not empty", |name| !name.is_empty()),
+        ]
+    }
+
+    /// Distinct items of three servers, among them an odd prefix, with names made of other names and hashes.
+    fn items() -> impl Strategy<Value = Vec<(usize, String)>> {
+        prop::collection::hash_set((0..3usize, native()), 1..30).prop_map(|set| {
+            let mut items: Vec<_> = set.into_iter().collect();
+            items.sort();
+            let copies: Vec<_> = items
+                .iter()
+                .take(3)
+                .map(|(server, native)| (*server, format!("{native}_{}", hash(["a", "b", "c"][*server], native))))
+                .collect();
+            for copy in copies {
+                if !items.contains(&copy) {
+                    items.push(copy);
+                }
+            }
+            items
+        })
+    }
+
+    fn expose(items: &[(usize, String)], budget: usize, third: &str) -> Vec<Option<String>> {
+        let keys = ["a", "b", "c"].map(key);
+        let prefixes = ["a", "a__b", third];
+        let named: Vec<_> = items
+            .iter()
+            .map(|(server, native)| Named { server: &keys[*server], prefix: prefixes[*server], native })
+            .collect();
+        Scheme::tools(budget).expose(&named)
+    }
+
+    proptest! {
+        /// N-1, N-2, N-3: every item has a name in alphabet and budget, all different without regard to case.
+        #[test]
+        fn names_are_injective_and_well_formed(items in items(), budget in 24usize..=128) {
+            let found = expose(&items, budget, "c");
+            let mut seen = std::collections::HashSet::new();
+            for name in &found {
+                let name = name.as_deref().expect("three prefixed servers always find names");
+                prop_assert!(name.len() <= budget, "{}", name);
+                prop_assert!(name.starts_with(|c: char| c.is_ascii_alphabetic()));
+                prop_assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
+                prop_assert!(seen.insert(name.to_ascii_lowercase()), "{} twice", name);
+            }
+        }
+
+        /// N-8: the order of the items does not matter.
+        #[test]
+        fn names_do_not_depend_on_order(items in items(), seed in any::<u64>(), bare in any::<bool>()) {
+            let third = if bare { "" } else { "c" };
+            let found = expose(&items, 45, third);
+            let mut order: Vec<usize> = (0..items.len()).collect();
+            fastrand::Rng::with_seed(seed).shuffle(&mut order);
+            let shuffled: Vec<_> = order.iter().map(|&index| items[index].clone()).collect();
+            let again = expose(&shuffled, 45, third);
+            for (position, &index) in order.iter().enumerate() {
+                prop_assert_eq!(&again[position], &found[index]);
+            }
+        }
+
+        /// N-8: other servers do not matter, as long as prefixes hold no separator.
+        #[test]
+        fn names_do_not_depend_on_other_servers(items in items()) {
+            let (a, c) = (key("a"), key("c"));
+            let of = |wanted: &[usize]| {
+                let named: Vec<_> = items
+                    .iter()
+                    .filter(|(server, _)| wanted.contains(server))
+                    .map(|(server, native)| match server {
+                        0 => Named { server: &a, prefix: "a", native },
+                        _ => Named { server: &c, prefix: "c", native },
+                    })
+                    .collect();
+                let names = Scheme::tools(45).expose(&named);
+                named.iter().zip(names).map(|(item, name)| (item.server.clone(), item.native, name)).collect::<Vec<_>>()
+            };
+            let both = of(&[0, 2]);
+            for item in of(&[0]).iter().chain(&of(&[2])) {
+                prop_assert!(both.contains(item), "{:?}", item);
+            }
+        }
+
+        /// Contract: without a prefix nothing is touched, and nobody else has such a name.
+        #[test]
+        fn bare_names_pass_and_stay_alone(items in items()) {
+            let found = expose(&items, 45, "");
+            let mut seen = std::collections::HashSet::new();
+            for ((server, native), name) in items.iter().zip(&found) {
+                if *server == 2 {
+                    prop_assert_eq!(name.as_ref(), Some(native));
+                }
+                if let Some(name) = name {
+                    prop_assert!(seen.insert(name));
+                }
+            }
+        }
+    }
+}

@@ -257,3 +257,136 @@ fn digest(raw: &[u8]) -> [u8; 16] {
     half.copy_from_slice(&full[..16]);
     half
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pages: &[&str]) -> ToolsPart {
+        let pages: Vec<_> = pages.iter().map(|page| Bytes::copy_from_slice(page.as_bytes())).collect();
+        ToolsPart::parse(&pages).unwrap()
+    }
+
+    /// What becomes of one definition between two good ones.
+    fn check(definition: &str, expected: Result<&str, (Option<&str>, Fault)>) {
+        let good = |name| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+        let part = parse(&[&format!("[{}, {definition} ,{}]", good("first"), good("last"))]);
+        let natives: Vec<_> = part.natives().collect();
+        match expected {
+            Ok(name) => {
+                assert_eq!(natives, ["first", name, "last"]);
+                assert_eq!(part.definition(name).unwrap(), definition.as_bytes(), "kept as it came");
+                assert!(part.dropped().is_empty());
+            }
+            Err((name, fault)) => {
+                assert_eq!(natives, ["first", "last"], "{definition}");
+                assert_eq!(part.dropped(), [Dropped { index: 1, name: name.map(str::to_owned), fault }]);
+            }
+        }
+    }
+
+    #[test]
+    fn d045_good_and_odd_definitions_stay() {
+        check(r#"{"name":"t","inputSchema":{"type":"object"}}"#, Ok("t"));
+        check(r#"{ "inputSchema" : { } , "name" : "t" }"#, Ok("t"));
+        check(
+            r#"{"name":"t","inputSchema":{"$schema":"urn:odd","type":"object","x":[1E2,"}"]},"new":{"a":1}}"#,
+            Ok("t"),
+        );
+        check(r#"{"name":"t\u00f6","inputSchema":{"type":"\u006fbject"}}"#, Ok("tö"));
+        check(r#"{"n\u0061me":"t","inputSchema":{"type":"object"}}"#, Ok("t"));
+        check(
+            r#"{"name":"t","inputSchema":{"type":"object","properties":{"p":{"$ref":"https://x.invalid/a"}}}}"#,
+            Ok("t"),
+        );
+    }
+
+    #[test]
+    fn d045_invalid_ones_are_dropped_and_named() {
+        let schema = r#""inputSchema":{"type":"object"}"#;
+        for odd in ["7", "null", "\"t\"", "[]"] {
+            check(odd, Err((None, Fault::NotAnObject)));
+        }
+        for name in ["", r#""name":"","#, r#""name":7,"#, r#""name":null,"#, r#""name":"\ud800","#] {
+            check(&format!("{{{name}{schema}}}"), Err((None, Fault::NoName)));
+        }
+        check(r#"{"name":"t"}"#, Err((Some("t"), Fault::NoInputSchema)));
+        for value in ["null", "true", "[]", "\"object\""] {
+            let definition = format!(r#"{{"name":"t","inputSchema":{value}}}"#);
+            check(&definition, Err((Some("t"), Fault::InputSchemaNotAnObject)));
+        }
+        for kind in [r#""string""#, r#"["object"]"#, "null", r#""object","type":"string""#] {
+            let definition = format!(r#"{{"name":"t","inputSchema":{{"type":{kind}}}}}"#);
+            check(&definition, Err((Some("t"), Fault::InputSchemaType)));
+        }
+        let twice = format!(r#"{{"name":"t",{schema},"n\u0061me":"u"}}"#);
+        check(&twice, Err((Some("u"), Fault::DuplicateMember("name".into()))));
+        check(&format!(r#"{{"name":"first",{schema}}}"#), Err((Some("first"), Fault::DuplicateName)));
+    }
+
+    #[test]
+    fn d_30_schemas_have_limits() {
+        let tool = |schema: &str| format!(r#"{{"name":"t","inputSchema":{{"type":"object","a":{schema}}}}}"#);
+        let deep = |levels: usize| tool(&format!("{}{}", "[".repeat(levels - 1), "]".repeat(levels - 1)));
+        check(&deep(MAX_SCHEMA_DEPTH), Ok("t"));
+        check(&deep(65), Err((Some("t"), Fault::TooDeep(65))));
+        // The schema itself, its type and the array are three.
+        let wide = |nodes: usize| tool(&format!("[{}]", vec!["1"; nodes - 3].join(",")));
+        check(&wide(MAX_SCHEMA_NODES), Ok("t"));
+        check(&wide(20_001), Err((Some("t"), Fault::TooManyNodes(20_001))));
+        let output = deep(65).replace("inputSchema", r#"inputSchema":{"type":"object"},"outputSchema"#);
+        check(&output, Err((Some("t"), Fault::TooDeep(65))));
+        let sized = |bytes: usize| {
+            let empty = r#"{"name":"t","inputSchema":{"type":"object"},"d":""}"#.len();
+            tool("").replace(r#","a":}"#, &format!(r#"}},"d":"{}""#, "x".repeat(bytes - empty)))
+        };
+        check(&sized(MAX_DEFINITION), Ok("t"));
+        check(&sized(MAX_DEFINITION + 1), Err((Some("t"), Fault::TooLarge(MAX_DEFINITION + 1))));
+    }
+
+    #[test]
+    fn a_schema_is_counted_by_its_values() {
+        // Keys are not values, whatever stands in them; strings hide brackets, quotes and colons.
+        check(
+            r#"{"name":"t","inputSchema":{"type" : "object","d\"]":"[[[\\\"{:","e":-1.5e+3,"f":[true,{"":null}]}}"#,
+            Ok("t"),
+        );
+    }
+
+    #[test]
+    fn d_29_a_list_has_limits() {
+        let one = r#"{"name":"t","inputSchema":{}}"#;
+        let pages = |count: usize| [Bytes::from(format!("[{}]", vec![one; count].join(",")))];
+        let part = ToolsPart::parse(&pages(MAX_ENTRIES)).unwrap();
+        assert_eq!((part.len(), part.dropped().len()), (1, MAX_ENTRIES - 1));
+        assert_eq!(ToolsPart::parse(&pages(MAX_ENTRIES + 1)).unwrap_err(), ListError::TooMany);
+        let page = Bytes::from(format!("[\"{}\"]", "x".repeat(MAX_LIST / 2)));
+        assert_eq!(ToolsPart::parse(&[page.clone(), page]).unwrap_err(), ListError::TooLarge);
+        let odd = [Bytes::from_static(b"[]"), Bytes::from_static(b"null")];
+        assert_eq!(ToolsPart::parse(&odd).unwrap_err(), ListError::NotAnArray(1));
+    }
+
+    #[test]
+    fn pages_are_read_in_order_and_names_are_unique_over_all() {
+        let tool = |name, more| format!(r#"{{"name":"{name}","inputSchema":{{}}{more}}}"#);
+        let part = parse(&[
+            &format!("[{},{}]", tool("b", ""), tool("a", "")),
+            "[ ]",
+            &format!("[{},{}]", tool("b", r#","late":1"#), tool("c", "")),
+        ]);
+        assert_eq!(part.natives().collect::<Vec<_>>(), ["b", "a", "c"]);
+        assert_eq!(part.dropped().len(), 1);
+        assert_eq!(part.dropped()[0].index, 2);
+        assert_eq!(part.definition("b").unwrap(), tool("b", "").as_bytes(), "the first stays");
+        assert_eq!(part.dropped()[0].to_string(), "tool \"b\": an earlier entry has the same name");
+    }
+
+    #[test]
+    fn definitions_are_slices_of_their_page() {
+        let page = Bytes::from(r#"[{"name":"t","inputSchema":{}}]"#.to_owned());
+        let part = ToolsPart::parse(std::slice::from_ref(&page)).unwrap();
+        assert!(page.as_ptr_range().contains(&part.definition("t").unwrap().as_ptr()));
+        assert!(part.same_as(&ToolsPart::parse(&[page]).unwrap()));
+        assert!(!part.same_as(&parse(&[r#"[{"name":"t","inputSchema":{ }}]"#])));
+    }
+}

@@ -5,13 +5,14 @@
 
 use std::borrow::Cow;
 
+use super::headers;
 use super::part::{Fault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, ToolItem};
 use crate::protocol::json::{self, Entry};
 use crate::protocol::version::Revision;
 
 /// What a definition needs before some host can be shown it; nothing for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) struct Needs(u8);
+pub(super) struct Needs(u16);
 
 impl Needs {
     /// `execution` goes: tasks are not bridged.
@@ -30,8 +31,11 @@ impl Needs {
     const ICONS: Self = Self(1 << 6);
     /// There is an `outputSchema`.
     const OUTPUT: Self = Self(1 << 7);
+    /// An `x-mcp-header` annotation of `inputSchema` is invalid (XMH-2).
+    const BAD_HEADER: Self = Self(1 << 8);
 
-    const ALWAYS: Self = Self(Self::EXECUTION.0 | Self::ADD_TYPE.0 | Self::BAD_ICON.0 | Self::BAD_OUTPUT.0);
+    const ALWAYS: Self =
+        Self(Self::EXECUTION.0 | Self::ADD_TYPE.0 | Self::BAD_ICON.0 | Self::BAD_OUTPUT.0 | Self::BAD_HEADER.0);
 
     /// Looks through the members that matter.
     pub(super) fn of(
@@ -48,7 +52,9 @@ impl Needs {
         if !is_object(input) {
             return Err(Fault::InputSchemaNotAnObject);
         }
-        measure(input)?;
+        if measure(input)?.annotated && headers::strip(input).is_some() {
+            needs.add(Self::BAD_HEADER);
+        }
         match root_type(input) {
             RootType::Object => {}
             RootType::Absent => needs.add(Self::ADD_TYPE),
@@ -111,7 +117,7 @@ impl Class {
         Needs::ALWAYS,
         Needs(Needs::ALWAYS.0 | Needs::BOOLEANS.0 | Needs::OPEN_OUTPUT.0),
         Needs(Needs::ALWAYS.0 | Needs::BOOLEANS.0 | Needs::OPEN_OUTPUT.0 | Needs::ICONS.0),
-        Needs(u8::MAX),
+        Needs(u16::MAX),
     ];
 
     /// The class of a revision.
@@ -178,14 +184,14 @@ pub(super) fn render(out: &mut Vec<u8>, item: &ToolItem, exposed: &str, class: C
 }
 
 /// What becomes of a member.
-enum Change {
+pub(super) enum Change {
     Keep,
     Drop,
     Replace(Vec<u8>),
 }
 
 /// Appends `object` with its members changed; all bytes around those that stay are kept.
-fn rewrite(out: &mut Vec<u8>, object: &[u8], mut change: impl FnMut(&Entry<'_>) -> Change) {
+pub(super) fn rewrite(out: &mut Vec<u8>, object: &[u8], mut change: impl FnMut(&Entry<'_>) -> Change) {
     // Each member owns the bytes from the end of the one before: space, comma, key.
     let mut from = object.iter().position(|&b| b == b'{').map_or(0, |brace| brace + 1);
     out.extend_from_slice(&object[..from]);
@@ -209,9 +215,14 @@ fn rewrite(out: &mut Vec<u8>, object: &[u8], mut change: impl FnMut(&Entry<'_>) 
     out.extend_from_slice(&object[from..]);
 }
 
-/// A schema with what is needed of added types and boolean properties.
+/// A schema with what is needed: invalid annotations out, type in, boolean properties as objects.
 fn schema(raw: &[u8], needs: Needs) -> Change {
     let mut text = Cow::Borrowed(raw);
+    if needs.has(Needs::BAD_HEADER)
+        && let Some(stripped) = headers::strip(raw)
+    {
+        text = Cow::Owned(stripped);
+    }
     if needs.has(Needs::ADD_TYPE) {
         let mut typed = Vec::with_capacity(text.len() + 20);
         typed.extend_from_slice(br#"{"type":"object""#);
@@ -292,8 +303,15 @@ fn has_booleans(schema: &[u8]) -> bool {
         .any(|entry| json::members(entry.value).any(|property| matches!(property.value, b"true" | b"false")))
 }
 
+/// What one pass over a schema tells.
+struct Measured {
+    /// Whether a key may be that of a header annotation.
+    annotated: bool,
+}
+
 /// Holds a schema to the limits of depth and size (D-30); one pass over validated text.
-fn measure(schema: &[u8]) -> Result<(), Fault> {
+fn measure(schema: &[u8]) -> Result<Measured, Fault> {
+    let mut annotated = false;
     let (mut depth, mut deepest, mut nodes) = (0usize, 0usize, 0usize);
     let mut at = 0;
     while let Some(&byte) = schema.get(at) {
@@ -305,6 +323,7 @@ fn measure(schema: &[u8]) -> Result<(), Fault> {
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
+                let start = at;
                 at += 1;
                 while let Some(offset) = schema.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
                     at += offset;
@@ -314,7 +333,10 @@ fn measure(schema: &[u8]) -> Result<(), Fault> {
                     at += 2;
                 }
                 let behind = schema.get(at + 1..).unwrap_or_default().trim_ascii_start();
-                if behind.first() != Some(&b':') {
+                if behind.first() == Some(&b':') {
+                    let key = schema.get(start + 1..at).unwrap_or_default();
+                    annotated |= key == headers::KEY.as_bytes() || key.contains(&b'\\');
+                } else {
                     nodes += 1;
                 }
             }
@@ -333,6 +355,150 @@ fn measure(schema: &[u8]) -> Result<(), Fault> {
     } else if nodes > MAX_SCHEMA_NODES {
         Err(Fault::TooManyNodes(nodes))
     } else {
-        Ok(())
+        Ok(Measured { annotated })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::part::ToolsPart;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn publish(definition: &str, revision: Revision) -> String {
+        let page = Bytes::from(format!("[{definition}]"));
+        let part = ToolsPart::parse(&[page]).unwrap();
+        let [item] = part.items() else { panic!("{definition}: {:?}", part.dropped()) };
+        let mut out = Vec::new();
+        render(&mut out, item, "s__t", Class::of(revision));
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The published forms, newest revision first; the expected ones without name and input schema.
+    fn check(members: &str, expected: [&str; 5]) {
+        for (revision, expected) in Revision::ALL.into_iter().zip(expected) {
+            let found = publish(&format!(r#"{{"name":"t","inputSchema":{{"type":"object"}}{members}}}"#), revision);
+            let expected = format!(r#"{{"name":"s__t","inputSchema":{{"type":"object"}}{expected}}}"#);
+            assert_eq!(found, expected, "{revision:?}");
+        }
+    }
+
+    /// The same for an input schema.
+    fn check_schema(schema: &str, modern: &str, legacy: &str) {
+        for revision in Revision::ALL {
+            let expected = if revision == Revision::V2026_07_28 { modern } else { legacy };
+            let found = publish(&format!(r#"{{"inputSchema":{schema},"name":"t"}}"#), revision);
+            assert_eq!(found, format!(r#"{{"inputSchema":{expected},"name":"s__t"}}"#), "{revision:?}");
+        }
+    }
+
+    #[test]
+    fn d046_all_else_stays_byte_for_byte() {
+        let rest = r#" , "title":"T\u00e9","annotations":{"readOnlyHint":true},"_meta":{"a.b/c":[1.0,1E2,123456789012345678901234567890]}
+            ,"inputSchema": { "type":"object" , "$defs":{"d":{}},"x-vendor":"\ud800" } ,"new":null "#;
+        for revision in Revision::ALL {
+            let found = publish(&format!(r#"{{ "name" : "t"{rest}}}"#), revision);
+            assert_eq!(found, format!(r#"{{ "name" : "s__t"{rest}}}"#));
+        }
+    }
+
+    #[test]
+    fn execution_is_never_published() {
+        check(r#","execution":{"taskSupport":"optional"},"z":1"#, [r#","z":1"#; 5]);
+        check(r#" , "execution":{} , "z":1 "#, [r#" , "z":1 "#; 5]);
+        check(r#", "execution":{}"#, [""; 5]);
+        let first = publish(r#"{ "execution":{} , "name":"t","inputSchema":{"type":"object"}}"#, Revision::V2026_07_28);
+        assert_eq!(first, r#"{"name":"s__t","inputSchema":{"type":"object"}}"#);
+    }
+
+    #[test]
+    fn output_schemas_by_revision() {
+        let object = r#","outputSchema":{"type":"object"}"#;
+        check(object, [object, object, object, "", ""]);
+        let open = r#","outputSchema":{"type":"array","items":{}}"#;
+        check(open, [open, "", "", "", ""]);
+        let untyped = r#","outputSchema":{"anyOf":[]}"#;
+        check(untyped, [untyped, "", "", "", ""]);
+        for bad in ["null", "true", "7"] {
+            check(&format!(r#","outputSchema":{bad}"#), [""; 5]);
+        }
+        let given = r#","outputSchema":{"type":"object","properties":{"p":true}}"#;
+        let legacy = r#","outputSchema":{"type":"object","properties":{"p":{}}}"#;
+        check(given, [given, legacy, legacy, "", ""]);
+    }
+
+    #[test]
+    fn boolean_properties_become_objects_for_legacy_hosts() {
+        let given = r#"{"type":"object","properties":{ "a":true , "b":false,"c":{"properties":{"d":true}},"properties":true},"additionalProperties":false}"#;
+        let legacy = r#"{"type":"object","properties":{ "a":{} , "b":{"not":{}},"c":{"properties":{"d":true}},"properties":{}},"additionalProperties":false}"#;
+        check_schema(given, given, legacy);
+    }
+
+    #[test]
+    fn a_missing_type_is_added() {
+        check_schema("{}", r#"{"type":"object"}"#, r#"{"type":"object"}"#);
+        check_schema("{ }", r#"{"type":"object" }"#, r#"{"type":"object" }"#);
+        check_schema(r#"{"a":1}"#, r#"{"type":"object","a":1}"#, r#"{"type":"object","a":1}"#);
+        check_schema(
+            r#"{"properties":{"p":true}}"#,
+            r#"{"type":"object","properties":{"p":true}}"#,
+            r#"{"type":"object","properties":{"p":{}}}"#,
+        );
+    }
+
+    #[test]
+    fn xmh_2_invalid_header_annotations_are_not_published() {
+        let good = r#"{"type":"object","properties":{"p":{"type":"string","x-mcp-header":"P"}}}"#;
+        check_schema(good, good, good);
+        check_schema(r#"{"x-mcp-header":"R"}"#, r#"{"type":"object"}"#, r#"{"type":"object"}"#);
+        let bad = good.replace("string", "number");
+        let clean = r#"{"type":"object","properties":{"p":{"type":"number"}}}"#;
+        check_schema(&bad, clean, clean);
+        check_schema(&bad.replace("x-mcp-header", "x\\u002dmcp-header"), clean, clean);
+    }
+
+    #[test]
+    fn lst_7_icons_by_scheme_and_revision() {
+        let good = r#","icons":[{"src":"HTTPS://a/b"},{"src":"data:image/png;base64,x","sizes":["1x1"]}]"#;
+        check(good, [good, good, "", "", ""]);
+        let mixed = r#","icons":[{"src":"http://a"},{"src":"https:/\/a"} , {"src":"file:///a"},{},7,{"src":"javascript:x","src":"https://a"}]"#;
+        let kept = r#","icons":[{"src":"https:/\/a"}]"#;
+        check(mixed, [kept, kept, "", "", ""]);
+        let none = r#","icons":[]"#;
+        check(r#","icons":null"#, [none, none, "", "", ""]);
+    }
+
+    #[test]
+    fn classes_without_a_difference_are_one() {
+        let class = |needs, revision| Class::of(revision).simplest(needs).index();
+        for revision in Revision::ALL {
+            assert_eq!(class(Needs::EXECUTION, revision), 0);
+        }
+        assert_eq!(class(Needs::OUTPUT, Revision::V2025_06_18), 0);
+        assert_eq!(class(Needs::OUTPUT, Revision::V2025_03_26), 3);
+        assert_eq!(class(Needs::BOOLEANS, Revision::V2024_11_05), 1);
+        assert_eq!(class(Needs::ICONS, Revision::V2024_11_05), 2);
+    }
+
+    proptest! {
+        /// Whatever goes, what stays is the same JSON.
+        #[test]
+        fn rewriting_leaves_the_rest(
+            members in prop::collection::btree_map("[a-z]{1,3}", "[\\[\\]{},:\" ]{0,4}", 0..6),
+            gone in prop::collection::hash_set("[a-z]", 0..8),
+            pretty in any::<bool>(),
+        ) {
+            let text = if pretty { serde_json::to_vec_pretty(&members) } else { serde_json::to_vec(&members) }.unwrap();
+            let dropped = |key: &str| gone.contains(&key[..1]);
+            let mut out = Vec::new();
+            rewrite(&mut out, &text, |entry| {
+                if dropped(&entry.name().unwrap()) { Change::Drop } else { Change::Keep }
+            });
+            let left: std::collections::BTreeMap<String, String> = serde_json::from_slice(&out).unwrap();
+            let expected: std::collections::BTreeMap<_, _> =
+                members.into_iter().filter(|(key, _)| !dropped(key)).collect();
+            prop_assert_eq!(left, expected);
+        }
     }
 }

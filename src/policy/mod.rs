@@ -103,8 +103,8 @@ mod tests {
         /// INV-8, D095: the list and the call answer alike, for any rules and any name.
         #[test]
         fn list_and_call_agree(
-            allow in prop::option::of(prop::collection::vec("[ab*?]{0,4}", 0..3)),
-            deny in prop::collection::vec("[ab*?]{0,4}", 0..3),
+            allow in prop::option::of(prop::collection::vec("[ab*?]{1,4}", 0..3)),
+            deny in prop::collection::vec("[ab*?]{1,4}", 0..3),
             native in "[ab/]{0,5}",
         ) {
             let policy = policy(allow, deny);
