@@ -1,0 +1,11 @@
+//! The outer boundary: the real program, real processes on both sides, one module per class of behaviour.
+//!
+//! `host.rs` is the host in front, `tests/fake` the servers behind. Tests are named by the id of the requirement
+//! they prove (`d041_…`, `ver6_…`); `tests/CASES.md` is the table.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on shall stop there"
+)]
+
+mod fake;
+mod host;
