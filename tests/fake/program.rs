@@ -83,6 +83,11 @@ fn before_service(scenario: &Scenario) {
     if let Some(mib) = scenario.number("stderr_at_start_mib") {
         server::flood(mib << 20, scenario.flag("stderr_newline"));
     }
+    if let Some(file) = scenario.text("exit_unless")
+        && !Path::new(&file).exists()
+    {
+        exit(9);
+    }
     if let Some(code) = scenario.number("exit_at_start") {
         exit(i32::try_from(code).unwrap_or(1));
     }

@@ -24,6 +24,7 @@
 //! | `shuffle_ms` | each call is answered after a random delay up to this, in any order |
 //! | `start_gate`, `start_delay_ms` | nothing is read until the file exists / the time is over |
 //! | `stderr_at_start`, `stderr_at_start_mib`, `exit_at_start` | text, that much text, exit code |
+//! | `exit_unless` | ends at once with 9 unless that file exists |
 //! | `stderr_per_answer_kib`, `stderr_newline` | that much before each answer; with line ends or none |
 //! | `exit_after`, `exit_delay_ms`, `exit_code` | ends after that many calls were answered |
 //! | `deaf`, `ignore_eof`, `ignore_term` | never reads / stays at end of input / stays at TERM |

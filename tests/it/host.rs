@@ -73,6 +73,7 @@ pub(crate) struct Setup {
     servers: String,
     env: Vec<(String, String)>,
     args: Vec<String>,
+    backlog: usize,
 }
 
 impl Setup {
@@ -99,6 +100,7 @@ impl Setup {
             servers: String::new(),
             env: Vec::new(),
             args: Vec::new(),
+            backlog: 100_000,
         }
     }
 
@@ -135,6 +137,12 @@ impl Setup {
     /// More arguments of `onegate run`.
     pub(crate) fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.to_owned());
+        self
+    }
+
+    /// The host reads a line only when a test waits for one; else everything is read at once.
+    pub(crate) fn reads_on_demand(mut self) -> Self {
+        self.backlog = 0;
         self
     }
 
@@ -417,7 +425,7 @@ impl Host {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = run.spawn().unwrap();
-        let (send, lines) = sync_channel(100_000);
+        let (send, lines) = sync_channel(setup.backlog);
         let out = child.stdout.take().unwrap();
         thread::spawn(move || {
             let mut out = BufReader::new(out);
@@ -593,6 +601,12 @@ impl Host {
         }
     }
 
+    /// The next line as it is, also when it is no object.
+    pub(crate) fn raw_line(&mut self, limit: Duration) -> Option<String> {
+        let line = self.lines.recv_timeout(limit).ok()?;
+        Some(String::from_utf8(line).expect("stdout is UTF-8"))
+    }
+
     fn fresh(&mut self, limit: Duration) -> Option<Message> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Some(Message::new(
@@ -742,6 +756,13 @@ impl Host {
                 .unwrap()
                 .success()
         );
+    }
+
+    /// The program's largest resident size so far.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     /// Processes of this setup that live: pid and command line.

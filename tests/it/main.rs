@@ -7,5 +7,15 @@
     reason = "a test that cannot go on shall stop there"
 )]
 
+mod config;
+mod correlate;
+mod edge;
+mod eras;
 mod fake;
+mod fidelity;
+mod framing;
 mod host;
+mod isolation;
+mod life;
+mod naming;
+mod paging;
