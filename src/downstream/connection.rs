@@ -212,7 +212,10 @@ impl Connection {
             if pending.slots.len() >= PENDING_LIMIT {
                 return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
             }
-            pending.slots.insert(id, Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false });
+            pending.slots.insert(
+                id,
+                Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false },
+            );
         }
         self.outbox.send(|out| {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");

@@ -39,8 +39,7 @@ struct Receiver {
 /// Reads until the connection or the stream ends.
 pub(super) async fn run(connection: Arc<Connection>, stream: Box<dyn AsyncRead + Send + Unpin>) {
     let closed = connection.closed.clone();
-    let mut receiver =
-        Receiver { connection, index: Index::new(), broken: VecDeque::new(), junk: 0, junk_told: None };
+    let mut receiver = Receiver { connection, index: Index::new(), broken: VecDeque::new(), junk: 0, junk_told: None };
     closed.run_until_cancelled(receiver.read(stream)).await;
     receiver.connection.close("it closed its output");
 }

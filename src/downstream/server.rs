@@ -493,7 +493,9 @@ impl Actor {
                     return Ok(agreed);
                 }
                 // Remembered as legacy, it no longer knows the word: it may be modern by now (PRB-8).
-                Err(Fault::Refused { .. }) if remembered == Some(Era::Legacy) && settings.era == EraChoice::Auto && !shaken => {
+                Err(Fault::Refused { .. })
+                    if remembered == Some(Era::Legacy) && settings.era == EraChoice::Auto && !shaken =>
+                {
                     shaken = true;
                     probed = false;
                 }

@@ -43,7 +43,10 @@ mod tests {
 
     #[test]
     fn d100_nothing_hidden_passes() {
-        assert_eq!(shown_str("a\u{1b}[31mb\r\n\u{202e}\u{200b}\u{e0041}é漢"), "a\\u{1b}[31mb\\u{d}\\u{a}\\u{202e}\\u{200b}\\u{e0041}é漢");
+        assert_eq!(
+            shown_str("a\u{1b}[31mb\r\n\u{202e}\u{200b}\u{e0041}é漢"),
+            "a\\u{1b}[31mb\\u{d}\\u{a}\\u{202e}\\u{200b}\\u{e0041}é漢"
+        );
         assert_eq!(shown_str(&"x".repeat(1000)).chars().count(), MAX + 1);
         assert_eq!(shown(b"\xffok"), "\u{fffd}ok");
     }

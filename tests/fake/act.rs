@@ -49,37 +49,19 @@ pub(crate) fn call(server: &Arc<Server>, request: &Request) {
 }
 
 fn text(act: &Value, key: &str) -> String {
-    act.get(key)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    act.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn number(act: &Value, key: &str) -> usize {
-    act.get(key)
-        .and_then(Value::as_u64)
-        .and_then(|n| usize::try_from(n).ok())
-        .unwrap_or(0)
+    act.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
 }
 
 fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
     let say = |words: &str| {
-        server.result(
-            request,
-            &format!(
-                r#"{{"content":[{{"type":"text","text":{}}}]}}"#,
-                quoted(words)
-            ),
-        );
+        server.result(request, &format!(r#"{{"content":[{{"type":"text","text":{}}}]}}"#, quoted(words)));
         server.call_done();
     };
-    let plain = || {
-        say(&format!(
-            "{}:{}",
-            server.scenario.text("label").unwrap_or_default(),
-            request.name
-        ))
-    };
+    let plain = || say(&format!("{}:{}", server.scenario.text("label").unwrap_or_default(), request.name));
     match text(act, "do").as_str() {
         "result" => {
             server.result(request, &server.filled(&text(act, "result"), request));
@@ -91,12 +73,7 @@ fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
         }
         "lines" => {
             server.noise();
-            for line in act
-                .get("lines")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
+            for line in act.get("lines").and_then(Value::as_array).into_iter().flatten() {
                 server.line(&server.filled(line.as_str().unwrap_or_default(), request));
             }
             server.call_done();
@@ -112,15 +89,8 @@ fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
             plain();
         }
         "arguments" => {
-            let arguments = if request.arguments.is_empty() {
-                "null"
-            } else {
-                &request.arguments
-            };
-            server.result(
-                request,
-                &format!(r#"{{"content":[],"structuredContent":{arguments}}}"#),
-            );
+            let arguments = if request.arguments.is_empty() { "null" } else { &request.arguments };
+            server.result(request, &format!(r#"{{"content":[],"structuredContent":{arguments}}}"#));
             server.call_done();
         }
         "line" => say(&request.line),
@@ -129,13 +99,10 @@ fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
             say(&Value::from(argv).to_string());
         }
         "env" => {
-            let env: Map<String, Value> =
-                std::env::vars().map(|(k, v)| (k, Value::from(v))).collect();
+            let env: Map<String, Value> = std::env::vars().map(|(k, v)| (k, Value::from(v))).collect();
             say(&Value::from(env).to_string());
         }
-        "cwd" => say(&std::env::current_dir()
-            .unwrap_or_default()
-            .to_string_lossy()),
+        "cwd" => say(&std::env::current_dir().unwrap_or_default().to_string_lossy()),
         "pid" => say(&std::process::id().to_string()),
         "big" => say(&"x".repeat(number(act, "bytes"))),
         "endless" => {
@@ -147,10 +114,7 @@ fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
         "nest" => {
             let depth = number(act, "depth");
             let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-            server.result(
-                request,
-                &format!(r#"{{"content":[],"structuredContent":{{"deep":{deep}}}}}"#),
-            );
+            server.result(request, &format!(r#"{{"content":[],"structuredContent":{{"deep":{deep}}}}}"#));
             server.call_done();
         }
         "exit" => {
@@ -167,10 +131,7 @@ fn perform(server: &Arc<Server>, request: &Request, act: &Value) {
         }
         "ask" => ask(server, act, &say),
         "stderr" => {
-            flood(
-                (number(act, "mib") as u64) << 20,
-                act.get("newline").is_some(),
-            );
+            flood((number(act, "mib") as u64) << 20, act.get("newline").is_some());
             plain();
         }
         _ => plain(),
@@ -184,10 +145,7 @@ fn ask(server: &Arc<Server>, act: &Value, say: &dyn Fn(&str)) {
     lock(&server.asked).insert(id.clone(), send);
     let params = act.get("params").and_then(Value::as_str);
     let params = params.map_or_else(String::new, |p| format!(r#","params":{p}"#));
-    server.line(&format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":{}{params}}}"#,
-        quoted(&text(act, "method"))
-    ));
+    server.line(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{}{params}}}"#, quoted(&text(act, "method"))));
     match receive.recv_timeout(Duration::from_secs(5)) {
         Ok(answer) => say(&answer),
         Err(_) => say("no answer"),
@@ -198,10 +156,6 @@ fn ask(server: &Arc<Server>, act: &Value, say: &dyn Fn(&str)) {
 fn unhex(text: &str, request: &Request) -> Vec<u8> {
     let id: String = request.id.bytes().map(|b| format!("{b:02x}")).collect();
     let digits = text.replace("ID", &id);
-    let pair = |at: usize| {
-        digits
-            .get(at..at + 2)
-            .and_then(|d| u8::from_str_radix(d, 16).ok())
-    };
+    let pair = |at: usize| digits.get(at..at + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
     (0..digits.len()).step_by(2).filter_map(pair).collect()
 }

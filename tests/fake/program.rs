@@ -125,10 +125,7 @@ pub(crate) fn forever() -> ! {
 }
 
 /// Starts this program again below a shell that ignores TERM, HUP and INT: an ignored signal stays ignored over exec.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test program that starts itself"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test program that starts itself")]
 fn again_without_term(args: &[String]) -> i32 {
     use std::os::unix::process::CommandExt;
     let me = std::env::current_exe().unwrap_or_default();
@@ -143,10 +140,7 @@ fn again_without_term(args: &[String]) -> i32 {
 }
 
 /// Starts the real server as a child that has our streams, and waits for it, as package runners do.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test program that starts itself"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test program that starts itself")]
 fn wrap(args: &[String]) -> i32 {
     let me = std::env::current_exe().unwrap_or_default();
     let child = Command::new(me).args(args).arg(BEHIND_WRAPPER).spawn();
@@ -157,10 +151,7 @@ fn wrap(args: &[String]) -> i32 {
 }
 
 /// Starts a child that has none of our streams and never ends by itself.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test program that starts itself"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test program that starts itself")]
 fn linger(args: &[String]) {
     let me = std::env::current_exe().unwrap_or_default();
     let _ = Command::new(me)

@@ -66,12 +66,7 @@ impl Scenario {
 
     pub(crate) fn list(&self, key: &str) -> Vec<String> {
         let items = self.0.get(key).and_then(Value::as_array);
-        items
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
+        items.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
     /// The act of a tool: its own, the common one, or none.

@@ -95,18 +95,9 @@ impl Server {
     pub(crate) fn new(scenario: Scenario) -> Self {
         let mut tools = scenario.list("tools");
         for n in 0..scenario.number("tool_count").unwrap_or(0) {
-            tools.push(format!(
-                r#"{{"name":"t{n:03}","inputSchema":{{"type":"object"}}}}"#
-            ));
+            tools.push(format!(r#"{{"name":"t{n:03}","inputSchema":{{"type":"object"}}}}"#));
         }
-        let state = State {
-            tools,
-            listens: Vec::new(),
-            lists: 0,
-            pages: 0,
-            opened: false,
-            legacy: false,
-        };
+        let state = State { tools, listens: Vec::new(), lists: 0, pages: 0, opened: false, legacy: false };
         Self {
             scenario,
             state: Mutex::new(state),
@@ -119,9 +110,7 @@ impl Server {
 
     /// A number below `bound`, different each time.
     pub(crate) fn roll(&self, bound: u64) -> u64 {
-        let mut x = self
-            .dice
-            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut x = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         x ^= x >> 30;
         x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x ^= x >> 27;
@@ -159,37 +148,25 @@ impl Server {
     }
 
     fn id(&self, id: &str) -> String {
-        if self.scenario.flag("text_ids") && !id.starts_with('"') {
-            quoted(id)
-        } else {
-            id.to_owned()
-        }
+        if self.scenario.flag("text_ids") && !id.starts_with('"') { quoted(id) } else { id.to_owned() }
     }
 
     /// Answers with a result; a modern one gets its `resultType` unless it has one.
     pub(crate) fn result(&self, request: &Request, result: &str) {
         self.noise();
-        let rest = result
-            .strip_prefix('{')
-            .filter(|_| request.modern && !result.contains("\"resultType\""));
+        let rest = result.strip_prefix('{').filter(|_| request.modern && !result.contains("\"resultType\""));
         let shaped = match rest {
             Some("}") => r#"{"resultType":"complete"}"#.to_owned(),
             Some(rest) => format!(r#"{{"resultType":"complete",{rest}"#),
             None => result.to_owned(),
         };
-        self.line(&format!(
-            r#"{{"jsonrpc":"2.0","id":{},"result":{shaped}}}"#,
-            self.id(&request.id)
-        ));
+        self.line(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{shaped}}}"#, self.id(&request.id)));
     }
 
     /// Answers with an error object.
     pub(crate) fn error(&self, request: &Request, error: &str) {
         self.noise();
-        self.line(&format!(
-            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-            self.id(&request.id)
-        ));
+        self.line(&format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id(&request.id)));
     }
 
     /// A raw line with its marks filled in.
@@ -197,29 +174,15 @@ impl Server {
         text.replace("@ID@", &self.id(&request.id))
             .replace("@TOKEN@", &request.token)
             .replace("@NAME@", &quoted(&request.name))
-            .replace(
-                "@ARGS@",
-                if request.arguments.is_empty() {
-                    "null"
-                } else {
-                    &request.arguments
-                },
-            )
+            .replace("@ARGS@", if request.arguments.is_empty() { "null" } else { &request.arguments })
     }
 
     /// Counts an answered call and ends the process when the scenario says so.
     pub(crate) fn call_done(&self) {
         let done = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
         if self.scenario.number("exit_after") == Some(done) {
-            thread::sleep(Duration::from_millis(
-                self.scenario.number("exit_delay_ms").unwrap_or(0),
-            ));
-            exit(
-                self.scenario
-                    .number("exit_code")
-                    .and_then(|c| i32::try_from(c).ok())
-                    .unwrap_or(0),
-            );
+            thread::sleep(Duration::from_millis(self.scenario.number("exit_delay_ms").unwrap_or(0)));
+            exit(self.scenario.number("exit_code").and_then(|c| i32::try_from(c).ok()).unwrap_or(0));
         }
     }
 
@@ -233,14 +196,8 @@ impl Server {
             }
             return;
         };
-        let params = message
-            .get("params")
-            .map(|p| members(p.get()))
-            .unwrap_or_default();
-        let meta = params
-            .get("_meta")
-            .map(|m| members(m.get()))
-            .unwrap_or_default();
+        let params = message.get("params").map(|p| members(p.get())).unwrap_or_default();
+        let meta = params.get("_meta").map(|m| members(m.get())).unwrap_or_default();
         let Some(id) = id else {
             if method == "notifications/initialized" {
                 server.opened();
@@ -250,48 +207,26 @@ impl Server {
         let request = Request {
             line: line.to_owned(),
             id,
-            token: meta
-                .get("progressToken")
-                .map_or_else(|| "null".to_owned(), |t| t.get().to_owned()),
+            token: meta.get("progressToken").map_or_else(|| "null".to_owned(), |t| t.get().to_owned()),
             modern: meta.contains_key("io.modelcontextprotocol/protocolVersion"),
             name: text_of(&params, "name").unwrap_or_default(),
-            arguments: params
-                .get("arguments")
-                .map_or_else(String::new, |a| a.get().to_owned()),
+            arguments: params.get("arguments").map_or_else(String::new, |a| a.get().to_owned()),
         };
         server.dispatch(server, &request, &method, &params);
     }
 
     fn dispatch(&self, server: &Arc<Self>, request: &Request, method: &str, params: &Members) {
-        let era = self
-            .scenario
-            .text("era")
-            .unwrap_or_else(|| "legacy".to_owned());
-        let wrong_era = if request.modern {
-            era == "legacy"
-        } else {
-            era == "modern"
-        };
+        let era = self.scenario.text("era").unwrap_or_else(|| "legacy".to_owned());
+        let wrong_era = if request.modern { era == "legacy" } else { era == "modern" };
         if let "initialize" | "server/discover" = method {
-            let key = if method == "initialize" {
-                "initialize"
-            } else {
-                "discover"
-            };
+            let key = if method == "initialize" { "initialize" } else { "discover" };
             if let Some(script) = self.scenario.text(key) {
                 return self.scripted(&script, request);
             }
         }
         if wrong_era {
-            let code = if method == "initialize" || request.modern {
-                -32601
-            } else {
-                -32602
-            };
-            return self.error(
-                request,
-                &format!(r#"{{"code":{code},"message":"not in this era: {method}"}}"#),
-            );
+            let code = if method == "initialize" || request.modern { -32601 } else { -32602 };
+            return self.error(request, &format!(r#"{{"code":{code},"message":"not in this era: {method}"}}"#));
         }
         match method {
             "initialize" => self.initialize(request, params),
@@ -316,24 +251,17 @@ impl Server {
     }
 
     fn capabilities(&self) -> String {
-        self.scenario
-            .text("capabilities")
-            .unwrap_or_else(|| r#"{"tools":{"listChanged":true}}"#.to_owned())
+        self.scenario.text("capabilities").unwrap_or_else(|| r#"{"tools":{"listChanged":true}}"#.to_owned())
     }
 
     fn instructions(&self) -> String {
         let text = self.scenario.text("instructions");
-        text.map_or_else(String::new, |t| {
-            format!(r#","instructions":{}"#, quoted(&t))
-        })
+        text.map_or_else(String::new, |t| format!(r#","instructions":{}"#, quoted(&t)))
     }
 
     fn initialize(&self, request: &Request, params: &Members) {
         lock(&self.state).legacy = true;
-        let asked = params
-            .get("protocolVersion")
-            .map_or(r#""2025-11-25""#, |v| v.get())
-            .to_owned();
+        let asked = params.get("protocolVersion").map_or(r#""2025-11-25""#, |v| v.get()).to_owned();
         let version = self.scenario.text("version").map_or(asked, |v| quoted(&v));
         let result = format!(
             r#"{{"protocolVersion":{version},"capabilities":{},"serverInfo":{{"name":"fake","version":"1"}}{}}}"#,
@@ -344,10 +272,7 @@ impl Server {
     }
 
     fn discover(&self, request: &Request) {
-        let versions = self
-            .scenario
-            .text("versions")
-            .unwrap_or_else(|| r#"["2026-07-28"]"#.to_owned());
+        let versions = self.scenario.text("versions").unwrap_or_else(|| r#"["2026-07-28"]"#.to_owned());
         let result = format!(
             r#"{{"supportedVersions":{versions},"capabilities":{},"ttlMs":60000,"cacheScope":"private"{}}}"#,
             self.capabilities(),
@@ -403,22 +328,12 @@ impl Server {
             state.pages += 1;
             (state.tools.clone(), state.lists, state.pages)
         };
-        let fine = self
-            .scenario
-            .number("lists_ok")
-            .is_some_and(|ok| lists <= ok);
+        let fine = self.scenario.number("lists_ok").is_some_and(|ok| lists <= ok);
         if let Some(script) = self.scenario.text("list").filter(|_| !fine) {
             return self.scripted(&script, request);
         }
-        let size = self
-            .scenario
-            .number("page")
-            .map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let style = if fine {
-            None
-        } else {
-            self.scenario.text("cursor")
-        };
+        let size = self.scenario.number("page").map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let style = if fine { None } else { self.scenario.text("cursor") };
         let from = match cursor.as_deref() {
             None => 0,
             Some("") => size,
@@ -435,11 +350,7 @@ impl Server {
         };
         let items = tools.get(from..end).unwrap_or_default().join(",");
         let next = next.map_or_else(String::new, |c| format!(r#","nextCursor":{}"#, quoted(&c)));
-        let hints = if request.modern {
-            r#","ttlMs":0,"cacheScope":"private""#
-        } else {
-            ""
-        };
+        let hints = if request.modern { r#","ttlMs":0,"cacheScope":"private""# } else { "" };
         self.result(request, &format!(r#"{{"tools":[{items}]{next}{hints}}}"#));
         if request.modern {
             self.opened();

@@ -33,14 +33,8 @@ fn d020_every_argument_arrives_as_one_element() {
         "a=b",
         "$$",
     ];
-    let mut host = Setup::new()
-        .server_args(
-            "a",
-            json!({"tool_count": 1, "act": {"do": "argv"}}),
-            "",
-            &odd,
-        )
-        .open(Era::Legacy);
+    let mut host =
+        Setup::new().server_args("a", json!({"tool_count": 1, "act": {"do": "argv"}}), "", &odd).open(Era::Legacy);
     host.tools_count(1);
     let argv: Vec<String> = serde_json::from_str(&host.call("a__t000", "{}").text()).unwrap();
     assert_eq!(argv[2..], odd);
@@ -53,11 +47,7 @@ fn cwd_is_as_configured_and_relative_to_the_file() {
     let there = setup.path("there");
     std::fs::create_dir(&there).unwrap();
     let mut host = setup
-        .server_with(
-            "rel",
-            json!({"tool_count": 1, "act": {"do": "cwd"}}),
-            "cwd = \"there\"",
-        )
+        .server_with("rel", json!({"tool_count": 1, "act": {"do": "cwd"}}), "cwd = \"there\"")
         .server_with(
             "abs",
             json!({"tool_count": 1, "act": {"do": "cwd"}}),
@@ -67,10 +57,7 @@ fn cwd_is_as_configured_and_relative_to_the_file() {
     host.tools_count(2);
     for key in ["rel", "abs"] {
         let cwd = host.call(&format!("{key}__t000"), "{}").text();
-        assert_eq!(
-            std::fs::canonicalize(cwd).unwrap(),
-            std::fs::canonicalize(&there).unwrap()
-        );
+        assert_eq!(std::fs::canonicalize(cwd).unwrap(), std::fs::canonicalize(&there).unwrap());
     }
     host.finish();
 }
@@ -104,21 +91,8 @@ fn d023_references_are_expanded_once() {
         ]
     );
     let env: Value = serde_json::from_str(&host.call("a__t001", "{}").text()).unwrap();
-    let got: Vec<&str> = ["V1", "V2", "V3", "V4", "V5", "V6"]
-        .iter()
-        .map(|v| env[v].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        got,
-        [
-            "plain value",
-            "xplain valueyplain value",
-            "${env:PLAIN}",
-            "fall back",
-            "${env:PLAIN}",
-            ""
-        ]
-    );
+    let got: Vec<&str> = ["V1", "V2", "V3", "V4", "V5", "V6"].iter().map(|v| env[v].as_str().unwrap()).collect();
+    assert_eq!(got, ["plain value", "xplain valueyplain value", "${env:PLAIN}", "fall back", "${env:PLAIN}", ""]);
     host.finish();
 }
 
@@ -136,10 +110,7 @@ fn d023_files_are_read_where_they_are_named() {
         .open(Era::Legacy);
     host.tools_count(1);
     let env: Value = serde_json::from_str(&host.call("a__t000", "{}").text()).unwrap();
-    assert_eq!(
-        env["TOKEN"].as_str().unwrap().trim_end(),
-        "s3cret-from-file"
-    );
+    assert_eq!(env["TOKEN"].as_str().unwrap().trim_end(), "s3cret-from-file");
     host.finish();
 }
 
@@ -147,11 +118,7 @@ fn d023_files_are_read_where_they_are_named() {
 fn d023_an_unset_variable_disables_that_server_only() {
     let setup = || {
         Setup::new()
-            .server_with(
-                "lacks",
-                json!({"tool_count": 1}),
-                r#"env = { A = "${env:NOT_SET_ANYWHERE}" }"#,
-            )
+            .server_with("lacks", json!({"tool_count": 1}), r#"env = { A = "${env:NOT_SET_ANYWHERE}" }"#)
             .server("fine", json!({"tool_count": 1}))
     };
     let mut host = setup().open(Era::Legacy);
@@ -179,16 +146,10 @@ fn d023_hosts_own_files_load_as_they_are() {
     }}});
     std::fs::write(&file, text.to_string()).unwrap();
     // The later file adds to the first one.
-    let mut host = setup
-        .arg("--config")
-        .arg(file.to_str().unwrap())
-        .open(Era::Legacy);
+    let mut host = setup.arg("--config").arg(file.to_str().unwrap()).open(Era::Legacy);
     let tools = host.tools_count(1);
     let env: Value = serde_json::from_str(&host.call(&tools[0], "{}").text()).unwrap();
-    assert_eq!(
-        (&env["A"], &env["B"], &env["C"]),
-        (&json!("value"), &json!("value"), &json!("d"))
-    );
+    assert_eq!((&env["A"], &env["B"], &env["C"]), (&json!("value"), &json!("value"), &json!("d")));
     host.finish();
 }
 
@@ -211,16 +172,11 @@ fn d024_children_get_the_allow_list_and_their_own_env_only() {
             json!({"tool_count": 1, "act": {"do": "env"}}),
             r#"env = { OWN = "a's", TZ = "Europe/Vienna" }"#,
         )
-        .server_with(
-            "b",
-            json!({"tool_count": 1, "act": {"do": "env"}}),
-            r#"env = { OTHER = "b's" }"#,
-        )
+        .server_with("b", json!({"tool_count": 1, "act": {"do": "env"}}), r#"env = { OTHER = "b's" }"#)
         .open(Era::Legacy);
     host.tools_count(2);
-    let mut env = |key: &str| -> Value {
-        serde_json::from_str(&host.call(&format!("{key}__t000"), "{}").text()).unwrap()
-    };
+    let mut env =
+        |key: &str| -> Value { serde_json::from_str(&host.call(&format!("{key}__t000"), "{}").text()).unwrap() };
     let (a, b) = (env("a"), env("b"));
     assert!(!a.to_string().contains("must-not-arrive"), "{a}");
     for (name, value) in [
@@ -257,17 +213,10 @@ fn d024_children_get_the_allow_list_and_their_own_env_only() {
         ];
         // `PWD` and its like are made by shells, not passed by us.
         fixed.contains(&name)
-            || ["LC_", "XDG_", "npm_config_"]
-                .iter()
-                .any(|p| name.starts_with(p))
+            || ["LC_", "XDG_", "npm_config_"].iter().any(|p| name.starts_with(p))
             || name.to_lowercase().ends_with("_proxy")
     };
-    let strange: Vec<&String> = a
-        .as_object()
-        .unwrap()
-        .keys()
-        .filter(|name| !known(name))
-        .collect();
+    let strange: Vec<&String> = a.as_object().unwrap().keys().filter(|name| !known(name)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     host.finish();
 }
@@ -278,8 +227,18 @@ fn d025_secrets_appear_in_no_output() {
     let setup = || {
         Setup::new()
             .env("SECRET", CANARY)
-            .server_args("works", json!({"tool_count": 1}), r#"env = { TOKEN = "${env:SECRET}" }"#, &["--key=${env:SECRET}"])
-            .server_args("fails", json!({"exit_at_start": 1}), r#"env = { TOKEN = "${env:SECRET}" }"#, &["${env:SECRET}"])
+            .server_args(
+                "works",
+                json!({"tool_count": 1}),
+                r#"env = { TOKEN = "${env:SECRET}" }"#,
+                &["--key=${env:SECRET}"],
+            )
+            .server_args(
+                "fails",
+                json!({"exit_at_start": 1}),
+                r#"env = { TOKEN = "${env:SECRET}" }"#,
+                &["${env:SECRET}"],
+            )
             .raw("[servers.missing]\ncommand = \"no-such-${env:SECRET}\"\nargs = [\"${env:SECRET}\"]\n")
             .raw("[servers.nodir]\ncommand = \"/bin/true\"\ncwd = \"/nonexistent/${env:SECRET}\"\n")
     };
@@ -294,10 +253,7 @@ fn d025_secrets_appear_in_no_output() {
     ] {
         let shown = setup().output(command);
         let said = format!("{}{}", shown.out, shown.err);
-        assert!(
-            !said.contains(CANARY),
-            "{command:?} shows the secret:\n{said}"
-        );
+        assert!(!said.contains(CANARY), "{command:?} shows the secret:\n{said}");
         assert!(!said.is_empty(), "{command:?} says nothing");
     }
     let mut host = setup().arg("--log").arg("trace").open(Era::Legacy);
@@ -323,30 +279,13 @@ fn d026_one_bad_rule_among_ten_stops_the_start() {
         let setup = || Setup::new().server_with("a", json!({"tool_count": 1}), &rules);
         for command in [&["check"][..], &["tools"]] {
             let shown = setup().output(command);
-            assert_eq!(
-                shown.code,
-                Some(2),
-                "{rules} {command:?}\n{}{}",
-                shown.out,
-                shown.err
-            );
+            assert_eq!(shown.code, Some(2), "{rules} {command:?}\n{}{}", shown.out, shown.err);
             let said = format!("{}{}", shown.out, shown.err);
-            assert!(
-                said.contains(named) && said.contains("onegate.toml"),
-                "{said}"
-            );
+            assert!(said.contains(named) && said.contains("onegate.toml"), "{said}");
         }
         let mut host = setup().start();
-        assert_eq!(
-            host.wait_end(crate::host::PATIENCE).code(),
-            Some(2),
-            "{rules}"
-        );
-        assert_eq!(
-            host.starts("a"),
-            0,
-            "{rules}: a server ran without its rules"
-        );
+        assert_eq!(host.wait_end(crate::host::PATIENCE).code(), Some(2), "{rules}");
+        assert_eq!(host.starts("a"), 0, "{rules}: a server ran without its rules");
     }
 }
 
@@ -377,16 +316,10 @@ fn faults_are_told_all_at_once_with_file_line_and_nearest_key() {
 #[test]
 fn hidden_tools_are_unknown_by_list_and_call() {
     for era in Era::ALL {
-        let tools: Vec<String> = [
-            "read_file",
-            "list_dir",
-            "delete_all",
-            "read_delete",
-            "other",
-        ]
-        .iter()
-        .map(|n| format!(r#"{{"name":"{n}","inputSchema":{{"type":"object"}}}}"#))
-        .collect();
+        let tools: Vec<String> = ["read_file", "list_dir", "delete_all", "read_delete", "other"]
+            .iter()
+            .map(|n| format!(r#"{{"name":"{n}","inputSchema":{{"type":"object"}}}}"#))
+            .collect();
         let mut host = Setup::new()
             .server_with(
                 "a",
@@ -395,31 +328,18 @@ fn hidden_tools_are_unknown_by_list_and_call() {
             )
             .open(era);
         assert_eq!(host.tools_count(2), ["a__read_file", "a__list_dir"]);
-        for hidden in [
-            "a__delete_all",
-            "a__read_delete",
-            "a__other",
-            "a__nothing",
-            "delete_all",
-            "read_file",
-            "a__READ_FILE",
-        ] {
+        for hidden in
+            ["a__delete_all", "a__read_delete", "a__other", "a__nothing", "delete_all", "read_file", "a__READ_FILE"]
+        {
             assert_eq!(host.call(hidden, "{}").code(), -32602, "{hidden}");
         }
         let hidden = host.call("a__other", "{}").error().to_string();
         assert_eq!(
             hidden.replace("other", "X"),
-            host.call("a__nothing", "{}")
-                .error()
-                .to_string()
-                .replace("nothing", "X")
+            host.call("a__nothing", "{}").error().to_string().replace("nothing", "X")
         );
         assert_eq!(host.call("a__read_file", "{}").text(), "a:read_file");
-        assert_eq!(
-            host.received_of("a", "tools/call").len(),
-            1,
-            "a hidden tool was called"
-        );
+        assert_eq!(host.received_of("a", "tools/call").len(), 1, "a hidden tool was called");
         host.finish();
     }
 }

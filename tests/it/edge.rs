@@ -13,37 +13,13 @@ fn bad_lines() -> Vec<(String, i64, Option<&'static str>)> {
         ("{", -32700, None),
         ("hello", -32700, None),
         ("}{", -32700, None),
-        (
-            r#"{"jsonrpc":"2.0","id":5,"method":"ping""#,
-            -32700,
-            Some("5"),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":"x","method":"ping",}"#,
-            -32700,
-            Some("\"x\""),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":6,"method":"ping"} trailing"#,
-            -32700,
-            Some("6"),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":01}}"#,
-            -32700,
-            Some("7"),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":NaN}}"#,
-            -32700,
-            Some("8"),
-        ),
+        (r#"{"jsonrpc":"2.0","id":5,"method":"ping""#, -32700, Some("5")),
+        (r#"{"jsonrpc":"2.0","id":"x","method":"ping",}"#, -32700, Some("\"x\"")),
+        (r#"{"jsonrpc":"2.0","id":6,"method":"ping"} trailing"#, -32700, Some("6")),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":01}}"#, -32700, Some("7")),
+        (r#"{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":NaN}}"#, -32700, Some("8")),
         ("{'jsonrpc':'2.0','id':9,'method':'ping'}", -32700, None),
-        (
-            r#"{"jsonrpc":"2.0","id":10,"method":"ping"}{"jsonrpc":"2.0","id":11,"method":"ping"}"#,
-            -32700,
-            Some("10"),
-        ),
+        (r#"{"jsonrpc":"2.0","id":10,"method":"ping"}{"jsonrpc":"2.0","id":11,"method":"ping"}"#, -32700, Some("10")),
         ("7", -32600, None),
         ("null", -32600, None),
         ("\"text\"", -32600, None),
@@ -51,62 +27,22 @@ fn bad_lines() -> Vec<(String, i64, Option<&'static str>)> {
         ("{}", -32600, None),
         (r#"{"jsonrpc":"2.0"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":12}"#, -32600, Some("12")),
-        (
-            r#"{"jsonrpc":"2.0","id":13,"method":7}"#,
-            -32600,
-            Some("13"),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":14,"method":null}"#,
-            -32600,
-            Some("14"),
-        ),
+        (r#"{"jsonrpc":"2.0","id":13,"method":7}"#, -32600, Some("13")),
+        (r#"{"jsonrpc":"2.0","id":14,"method":null}"#, -32600, Some("14")),
         (r#"{"id":15,"method":"ping"}"#, -32600, Some("15")),
-        (
-            r#"{"jsonrpc":"1.0","id":16,"method":"ping"}"#,
-            -32600,
-            Some("16"),
-        ),
-        (
-            r#"{"jsonrpc":2.0,"id":"17","method":"ping"}"#,
-            -32600,
-            Some("\"17\""),
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
-            -32600,
-            None,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
-            -32600,
-            None,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
-            -32600,
-            None,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#,
-            -32600,
-            None,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#,
-            -32600,
-            None,
-        ),
+        (r#"{"jsonrpc":"1.0","id":16,"method":"ping"}"#, -32600, Some("16")),
+        (r#"{"jsonrpc":2.0,"id":"17","method":"ping"}"#, -32600, Some("\"17\"")),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, -32600, None),
+        (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#, -32600, None),
     ]
     .into_iter()
     .map(|(line, code, id)| (line.to_owned(), code, id))
     .collect();
     for params in ["7", "\"text\"", "true", "[]", "[1]"] {
-        lines.push((
-            format!(r#"{{"jsonrpc":"2.0","id":20,"method":"tools/list","params":{params}}}"#),
-            0,
-            Some("20"),
-        ));
+        lines.push((format!(r#"{{"jsonrpc":"2.0","id":20,"method":"tools/list","params":{params}}}"#), 0, Some("20")));
     }
     lines
 }
@@ -118,15 +54,9 @@ fn malformed_lines_get_the_right_error_and_the_next_is_served() {
         host.tools_count(1);
         for (line, code, id) in bad_lines() {
             host.send(&line);
-            let answer = host
-                .next(PATIENCE)
-                .unwrap_or_else(|| panic!("no answer to {line}"));
+            let answer = host.next(PATIENCE).unwrap_or_else(|| panic!("no answer to {line}"));
             if code == 0 {
-                assert!(
-                    [-32600, -32602].contains(&answer.code()),
-                    "{line}: {}",
-                    answer.line
-                );
+                assert!([-32600, -32602].contains(&answer.code()), "{line}: {}", answer.line);
             } else {
                 assert_eq!(answer.code(), code, "{line}: {}", answer.line);
             }
@@ -140,11 +70,7 @@ fn malformed_lines_get_the_right_error_and_the_next_is_served() {
                     "{}",
                     answer.line
                 ),
-                None => assert!(
-                    matches!(answer.raw("id"), None | Some("null")),
-                    "{line}: {}",
-                    answer.line
-                ),
+                None => assert!(matches!(answer.raw("id"), None | Some("null")), "{line}: {}", answer.line),
             }
             assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "after {line}");
         }
@@ -154,9 +80,7 @@ fn malformed_lines_get_the_right_error_and_the_next_is_served() {
 
 #[test]
 fn lines_that_need_no_answer_get_none() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(Era::Legacy);
     host.tools_count(1);
     for line in [
         "",
@@ -178,42 +102,33 @@ fn lines_that_need_no_answer_get_none() {
     assert_eq!(host.ask("ping", "").result(), "{}");
     let rest = host.drained();
     assert!(rest.is_empty(), "{rest:?}");
-    assert!(
-        host.received_of("a", "tools/call").is_empty(),
-        "a notification was executed"
-    );
+    assert!(host.received_of("a", "tools/call").is_empty(), "a notification was executed");
     host.finish();
 }
 
 #[test]
 fn bytes_that_are_no_text_and_lines_with_carriage_returns() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(Era::Legacy);
     host.tools_count(1);
     host.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":31,\"method\":\"ping\"}\r\n");
     assert_eq!(host.answer("31").result(), "{}");
-    for bad in [
-        &b"\xff\xfe"[..],
-        b"\xc3\x28",
-        b"\xed\xa0\x80",
-        b"a\x01b",
-        b"a\x00b",
-    ] {
-        let mut line = br#"{"jsonrpc":"2.0","id":32,"method":"tools/call","params":{"name":"a__t000","arguments":{"x":""#.to_vec();
+    for bad in [&b"\xff\xfe"[..], b"\xc3\x28", b"\xed\xa0\x80", b"a\x01b", b"a\x00b"] {
+        let mut line =
+            br#"{"jsonrpc":"2.0","id":32,"method":"tools/call","params":{"name":"a__t000","arguments":{"x":""#.to_vec();
         line.extend_from_slice(bad);
         line.extend_from_slice(b"\"}}}\n");
         host.send_bytes(&line);
         let answer = host.next(PATIENCE).unwrap();
-        assert!(
-            [-32700, -32600, -32602].contains(&answer.code()),
-            "{bad:?}: {}",
-            answer.line
-        );
+        assert!([-32700, -32600, -32602].contains(&answer.code()), "{bad:?}: {}", answer.line);
     }
     assert!(host.received_of("a", "tools/call").is_empty());
     // Cut anywhere, a line is still one line.
-    for part in [&b"{\"jsonrpc\":\"2.0\",\"id\":33,"[..], b"\"method\":\"tools/call\",\"params\":{\"name\":\"a__t000\",\"arguments\":{\"x\":\"\xf0\x9f", b"\xa6\x80\"}}}", b"\n"] {
+    for part in [
+        &b"{\"jsonrpc\":\"2.0\",\"id\":33,"[..],
+        b"\"method\":\"tools/call\",\"params\":{\"name\":\"a__t000\",\"arguments\":{\"x\":\"\xf0\x9f",
+        b"\xa6\x80\"}}}",
+        b"\n",
+    ] {
         host.send_bytes(part);
     }
     assert_eq!(host.answer("33").text(), "a:t000");
@@ -224,15 +139,9 @@ fn bytes_that_are_no_text_and_lines_with_carriage_returns() {
 #[test]
 fn e23_duplicate_keys_that_steer_a_request_are_refused() {
     for era in Era::ALL {
-        let mut host = Setup::new()
-            .server("a", json!({"tool_count": 2, "act": {"do": "line"}}))
-            .open(era);
+        let mut host = Setup::new().server("a", json!({"tool_count": 2, "act": {"do": "line"}})).open(era);
         host.tools_count(2);
-        let meta = if era == Era::Modern {
-            format!(r#","_meta":{{{MODERN_META}}}"#)
-        } else {
-            String::new()
-        };
+        let meta = if era == Era::Modern { format!(r#","_meta":{{{MODERN_META}}}"#) } else { String::new() };
         for (n, line) in [
             format!(r#"{{"jsonrpc":"2.0","id":@,"method":"tools/list","method":"tools/call","params":{{"name":"a__t000"{meta}}}}}"#),
             format!(r#"{{"jsonrpc":"2.0","id":@,"method":"tools/call","params":{{"name":"a__t000","name":"a__t001"{meta}}}}}"#),
@@ -252,10 +161,7 @@ fn e23_duplicate_keys_that_steer_a_request_are_refused() {
         }
         host.send(r#"{"jsonrpc":"2.0","id":801,"id":802,"method":"ping"}"#);
         assert_eq!(host.next(PATIENCE).unwrap().code(), -32600);
-        assert!(
-            host.received_of("a", "tools/call").is_empty(),
-            "a doubtful request was executed"
-        );
+        assert!(host.received_of("a", "tools/call").is_empty(), "a doubtful request was executed");
         // Inside the arguments they are the tool's affair.
         let text = host.call("a__t000", r#"{"k":1,"k":2,"k":1}"#).text();
         assert!(text.contains(r#"{"k":1,"k":2,"k":1}"#), "{text}");
@@ -265,9 +171,7 @@ fn e23_duplicate_keys_that_steer_a_request_are_refused() {
 
 #[test]
 fn env12_over_long_host_lines_are_refused_and_the_next_is_served() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(Era::Legacy);
     host.tools_count(1);
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{{"name":"a__t000","arguments":{{"x":"{}"}}}}}}"#,
@@ -275,16 +179,8 @@ fn env12_over_long_host_lines_are_refused_and_the_next_is_served() {
     );
     host.send(&line);
     let answer = host.next(PATIENCE).unwrap();
-    assert!(
-        [-32600, -32602, -32700].contains(&answer.code()),
-        "{}",
-        answer.line
-    );
-    assert!(
-        matches!(answer.raw("id"), None | Some("41" | "null")),
-        "{}",
-        answer.line
-    );
+    assert!([-32600, -32602, -32700].contains(&answer.code()), "{}", answer.line);
+    assert!(matches!(answer.raw("id"), None | Some("41" | "null")), "{}", answer.line);
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     assert!(host.received_of("a", "tools/call").len() == 1);
     assert!(host.peak_kib() < 96 << 10, "peak {} KiB", host.peak_kib());
@@ -294,20 +190,13 @@ fn env12_over_long_host_lines_are_refused_and_the_next_is_served() {
 #[test]
 fn large_messages_below_the_cap_pass_both_ways() {
     for era in Era::ALL {
-        let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": era.word(), "act": {"do": "arguments"}}),
-            )
-            .open(era);
+        let mut host =
+            Setup::new().server("a", json!({"tool_count": 1, "era": era.word(), "act": {"do": "arguments"}})).open(era);
         host.tools_count(1);
         for mib in [1, 4, 12] {
             let arguments = format!(r#"{{"x":"{}"}}"#, "y".repeat(mib << 20));
             assert!(
-                host.call("a__t000", &arguments)
-                    .result_raw("structuredContent")
-                    .unwrap()
-                    == arguments,
+                host.call("a__t000", &arguments).result_raw("structuredContent").unwrap() == arguments,
                 "{mib} MiB"
             );
         }
@@ -345,31 +234,14 @@ fn nothing_at_all_is_configured() {
 
 #[test]
 fn odd_members_of_requests_do_no_harm() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1, "act": {"do": "line"}}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1, "act": {"do": "line"}})).open(Era::Legacy);
     host.tools_count(1);
     for (id, line) in [
-        (
-            "51",
-            r#"{"method":"tools/call","params":{"arguments":{},"name":"a__t000"},"id":51,"jsonrpc":"2.0"}"#,
-        ),
-        (
-            "52",
-            r#" { "jsonrpc" : "2.0" , "id" : 52 , "method" : "tools/call" , "params" : { "name" : "a__t000" } } "#,
-        ),
-        (
-            "53",
-            r#"{"jsonrpc":"2.0","id":53,"method":"tools/call","params":{"name":"\u0061__t000"},"vendor":{"x":1}}"#,
-        ),
-        (
-            "54",
-            r#"{"jsonrpc":"2.0","id":54,"m\u0065thod":"tools/call","params":{"name":"a__t000","task":{"ttl":1}}}"#,
-        ),
-        (
-            "55",
-            r#"{"jsonrpc":"2.0","id":55,"method":"tools\/call","params":{"name":"a__t000"}}"#,
-        ),
+        ("51", r#"{"method":"tools/call","params":{"arguments":{},"name":"a__t000"},"id":51,"jsonrpc":"2.0"}"#),
+        ("52", r#" { "jsonrpc" : "2.0" , "id" : 52 , "method" : "tools/call" , "params" : { "name" : "a__t000" } } "#),
+        ("53", r#"{"jsonrpc":"2.0","id":53,"method":"tools/call","params":{"name":"\u0061__t000"},"vendor":{"x":1}}"#),
+        ("54", r#"{"jsonrpc":"2.0","id":54,"m\u0065thod":"tools/call","params":{"name":"a__t000","task":{"ttl":1}}}"#),
+        ("55", r#"{"jsonrpc":"2.0","id":55,"method":"tools\/call","params":{"name":"a__t000"}}"#),
     ] {
         host.send(line);
         let sent: Value = serde_json::from_str(&host.answer(id).text()).unwrap();

@@ -8,26 +8,16 @@ use crate::host::{CELLS, Era, Setup};
 
 /// The definition as the host should see it: the same bytes but for the name.
 fn exposed(raw: &str, native: &str, name: &str) -> String {
-    raw.replacen(
-        &format!("\"name\":\"{native}\""),
-        &format!("\"name\":\"{name}\""),
-        1,
-    )
+    raw.replacen(&format!("\"name\":\"{native}\""), &format!("\"name\":\"{name}\""), 1)
 }
 
 fn passes(definitions: &[(&str, &str)]) {
     for (host_era, era) in CELLS {
         let raws: Vec<&str> = definitions.iter().map(|(_, raw)| *raw).collect();
-        let mut host = Setup::new()
-            .server("a", json!({"tools": raws, "era": era.word()}))
-            .open(host_era);
+        let mut host = Setup::new().server("a", json!({"tools": raws, "era": era.word()})).open(host_era);
         host.tools_count(definitions.len());
         for (got, (native, raw)) in host.tools_raw().iter().zip(definitions) {
-            assert_eq!(
-                *got,
-                exposed(raw, native, &format!("a__{native}")),
-                "{host_era:?} {era:?}"
-            );
+            assert_eq!(*got, exposed(raw, native, &format!("a__{native}")), "{host_era:?} {era:?}");
         }
         host.finish();
     }
@@ -56,10 +46,7 @@ fn d044_schemas_keep_every_keyword() {
             "out",
             r#"{"name":"out","outputSchema":{"type":"object","properties":{"n":{"type":"number"}}},"inputSchema":{"type":"object"}}"#,
         ),
-        (
-            "space",
-            r#"{ "name":"space" , "inputSchema" : { "type" : "object" , "default" : -0.0 } }"#,
-        ),
+        ("space", r#"{ "name":"space" , "inputSchema" : { "type" : "object" , "default" : -0.0 } }"#),
     ]);
 }
 
@@ -69,15 +56,9 @@ fn d045_one_bad_definition_costs_itself_only() {
         ("noschema", r#"{"name":"noschema"}"#),
         ("nullschema", r#"{"name":"nullschema","inputSchema":null}"#),
         ("trueschema", r#"{"name":"trueschema","inputSchema":true}"#),
-        (
-            "textschema",
-            r#"{"name":"textschema","inputSchema":"object"}"#,
-        ),
+        ("textschema", r#"{"name":"textschema","inputSchema":"object"}"#),
         ("arrayschema", r#"{"name":"arrayschema","inputSchema":[]}"#),
-        (
-            "stringtype",
-            r#"{"name":"stringtype","inputSchema":{"type":"string"}}"#,
-        ),
+        ("stringtype", r#"{"name":"stringtype","inputSchema":{"type":"string"}}"#),
         ("", r#"{"inputSchema":{"type":"object"},"title":"noname"}"#),
         ("", r#"{"name":7,"inputSchema":{"type":"object"}}"#),
         ("", "null"),
@@ -87,26 +68,15 @@ fn d045_one_bad_definition_costs_itself_only() {
         ("", "{}"),
     ];
     let good = [
-        (
-            "first",
-            r#"{"name":"first","inputSchema":{"type":"object"}}"#,
-        ),
-        (
-            "dialect",
-            r#"{"name":"dialect","inputSchema":{"$schema":"https://example.com/unknown","type":"object"}}"#,
-        ),
-        (
-            "last",
-            r#"{"name":"last","inputSchema":{"type":"object","properties":{}}}"#,
-        ),
+        ("first", r#"{"name":"first","inputSchema":{"type":"object"}}"#),
+        ("dialect", r#"{"name":"dialect","inputSchema":{"$schema":"https://example.com/unknown","type":"object"}}"#),
+        ("last", r#"{"name":"last","inputSchema":{"type":"object","properties":{}}}"#),
     ];
     for (host_era, era) in CELLS {
         let mut tools = vec![good[0].1, good[1].1];
         tools.extend(bad.iter().map(|(_, raw)| *raw));
         tools.push(good[2].1);
-        let mut host = Setup::new()
-            .server("srv", json!({"tools": tools, "era": era.word()}))
-            .open(host_era);
+        let mut host = Setup::new().server("srv", json!({"tools": tools, "era": era.word()})).open(host_era);
         host.tools_count(good.len());
         for (got, (native, raw)) in host.tools_raw().iter().zip(good) {
             assert_eq!(*got, exposed(raw, native, &format!("srv__{native}")));
@@ -139,10 +109,7 @@ fn d046_optional_and_unknown_fields_pass() {
 fn result_passes(raw: &str, members: &[&str]) {
     for (host_era, era) in CELLS {
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": era.word(), "act": {"do": "result", "result": raw}}),
-            )
+            .server("a", json!({"tool_count": 1, "era": era.word(), "act": {"do": "result", "result": raw}}))
             .open(host_era);
         host.tools_count(1);
         let answer = host.call("a__t000", "{}");
@@ -156,12 +123,7 @@ fn result_passes(raw: &str, members: &[&str]) {
                 answer.line
             );
         }
-        assert_eq!(
-            answer.result_raw("resultType").is_some(),
-            host_era == Era::Modern,
-            "{}",
-            answer.line
-        );
+        assert_eq!(answer.result_raw("resultType").is_some(), host_era == Era::Modern, "{}", answer.line);
         host.finish();
     }
 }
@@ -178,10 +140,7 @@ fn d047_structured_content_passes_with_and_without_schema() {
         host.tools_count(1);
         assert_eq!(host.tools_raw(), [exposed(tool, "t", "a__t")]);
         let answer = host.call("a__t", "{}");
-        assert_eq!(
-            answer.result_raw("structuredContent").unwrap(),
-            r#"{"n":"not a number"}"#
-        );
+        assert_eq!(answer.result_raw("structuredContent").unwrap(), r#"{"n":"not a number"}"#);
         host.finish();
     }
 }
@@ -189,41 +148,19 @@ fn d047_structured_content_passes_with_and_without_schema() {
 #[test]
 fn d047_structured_content_that_is_no_object_reaches_modern_hosts() {
     for value in ["null", "7", "[1,2]", "\"text\"", "false", "1E400"] {
-        let raw =
-            format!(r#"{{"content":[{{"type":"text","text":"x"}}],"structuredContent":{value}}}"#);
+        let raw = format!(r#"{{"content":[{{"type":"text","text":"x"}}],"structuredContent":{value}}}"#);
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": "modern", "act": {"do": "result", "result": raw}}),
-            )
+            .server("a", json!({"tool_count": 1, "era": "modern", "act": {"do": "result", "result": raw}}))
             .open(Era::Modern);
         host.tools_count(1);
-        assert_eq!(
-            host.call("a__t000", "{}")
-                .result_raw("structuredContent")
-                .as_deref(),
-            Some(value)
-        );
+        assert_eq!(host.call("a__t000", "{}").result_raw("structuredContent").as_deref(), Some(value));
         // A legacy host knows objects only: it gets the JSON as text.
         host.initialize("2025-11-25");
         let answer = host.call("a__t000", "{}");
-        assert_eq!(
-            answer.result_raw("structuredContent"),
-            None,
-            "{}",
-            answer.line
-        );
+        assert_eq!(answer.result_raw("structuredContent"), None, "{}", answer.line);
         let content = answer.value()["content"].clone();
         assert_eq!(content[0]["text"], "x");
-        assert!(
-            content
-                .as_array()
-                .unwrap()
-                .iter()
-                .any(|b| b["text"] == value),
-            "{}",
-            answer.line
-        );
+        assert!(content.as_array().unwrap().iter().any(|b| b["text"] == value), "{}", answer.line);
         host.finish();
     }
 }
@@ -237,24 +174,15 @@ fn d048_foreign_meta_keys_pass_both_ways() {
             .open(host_era);
         host.tools_count(2);
         let own = r#""vendor.example/q":{"deep":[1.0,1E2]},"plain":null,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b""#;
-        let id = host.post_meta(
-            "tools/call",
-            r#""name":"a__t000","arguments":{"_meta":{"x":1}},"vendorParam":[1.0]"#,
-            own,
-        );
+        let id =
+            host.post_meta("tools/call", r#""name":"a__t000","arguments":{"_meta":{"x":1}},"vendorParam":[1.0]"#, own);
         let line = host.answer(&id).text();
         let sent: Value = serde_json::from_str(&line).unwrap();
         let meta = &sent["params"]["_meta"];
-        assert!(
-            line.contains(r#""vendor.example/q":{"deep":[1.0,1E2]}"#),
-            "{line}"
-        );
+        assert!(line.contains(r#""vendor.example/q":{"deep":[1.0,1E2]}"#), "{line}");
         assert!(line.contains(r#""vendorParam":[1.0]"#), "{line}");
         assert_eq!(meta.get("plain"), Some(&Value::Null));
-        assert_eq!(
-            meta["traceparent"],
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        );
+        assert_eq!(meta["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
         assert_eq!(meta["tracestate"], "a=b");
         assert_eq!(sent["params"]["arguments"], json!({"_meta": {"x": 1}}));
         // The keys of a leg are made anew on each leg.
@@ -263,16 +191,9 @@ fn d048_foreign_meta_keys_pass_both_ways() {
         assert_eq!(version.is_some(), era == Era::Modern, "{line}");
 
         let answer = host.call("a__t001", "{}");
-        assert_eq!(
-            answer.result_raw("content").unwrap(),
-            r#"[{"type":"text","text":"x","_meta":{"v/block":[1.0]}}]"#
-        );
+        assert_eq!(answer.result_raw("content").unwrap(), r#"[{"type":"text","text":"x","_meta":{"v/block":[1.0]}}]"#);
         let meta = answer.result_raw("_meta").unwrap();
-        for part in [
-            r#""vendor.example/r":{"a":1E2}"#,
-            r#""plain":"p""#,
-            r#""z":null"#,
-        ] {
+        for part in [r#""vendor.example/r":{"a":1E2}"#, r#""plain":"p""#, r#""z":null"#] {
             assert!(meta.contains(part), "{meta}");
         }
         host.finish();
@@ -281,13 +202,11 @@ fn d048_foreign_meta_keys_pass_both_ways() {
 
 #[test]
 fn d048_the_server_info_of_a_server_is_replaced_by_ours() {
-    let raw = r#"{"content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"THEIRS","version":"9"},"keep":1}}"#;
+    let raw =
+        r#"{"content":[],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"THEIRS","version":"9"},"keep":1}}"#;
     for era in Era::ALL {
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": "modern", "act": {"do": "result", "result": raw}}),
-            )
+            .server("a", json!({"tool_count": 1, "era": "modern", "act": {"do": "result", "result": raw}}))
             .open(era);
         host.tools_count(1);
         let answer = host.call("a__t000", "{}");
@@ -324,8 +243,7 @@ fn d050_errors_of_servers_pass() {
             ("7001", "1.50"),
             ("0", "false"),
         ] {
-            let error =
-                format!(r#"{{"code":{code},"message":"their wörds \u00e9","data":{data}}}"#);
+            let error = format!(r#"{{"code":{code},"message":"their wörds \u00e9","data":{data}}}"#);
             let mut host = Setup::new()
                 .server("a", json!({"tool_count": 1, "era": era.word(), "act": {"do": "error", "error": error}}))
                 .open(host_era);
@@ -333,14 +251,8 @@ fn d050_errors_of_servers_pass() {
             let answer = host.call("a__t000", "{}");
             assert_eq!(answer.code().to_string(), code, "{}", answer.line);
             assert_eq!(answer.error()["message"], "their wörds é");
-            let raw: crate::host::Members =
-                serde_json::from_str(answer.raw("error").unwrap()).unwrap();
-            assert_eq!(
-                raw.get("data").map(|d| d.get()),
-                Some(data),
-                "{}",
-                answer.line
-            );
+            let raw: crate::host::Members = serde_json::from_str(answer.raw("error").unwrap()).unwrap();
+            assert_eq!(raw.get("data").map(|d| d.get()), Some(data), "{}", answer.line);
             host.finish();
         }
     }
@@ -358,12 +270,7 @@ fn d050_codes_that_belong_to_a_leg_are_ours() {
             let answer = host.call("a__t000", "{}");
             // §16.2: -32601 for a method that we advertise, and reserved codes, do not pass.
             assert_eq!(answer.code(), -32603, "{code}: {}", answer.line);
-            assert_eq!(
-                answer.error()["data"]["server"],
-                "a",
-                "{code}: {}",
-                answer.line
-            );
+            assert_eq!(answer.error()["data"]["server"], "a", "{code}: {}", answer.line);
             host.finish();
         }
     }
@@ -378,32 +285,20 @@ fn d051_all_kinds_of_content_pass_in_order() {
 #[test]
 fn d052_missing_empty_and_null_arguments() {
     for (host_era, era) in CELLS {
-        let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": era.word(), "act": {"do": "line"}}),
-            )
-            .open(host_era);
+        let mut host =
+            Setup::new().server("a", json!({"tool_count": 1, "era": era.word(), "act": {"do": "line"}})).open(host_era);
         host.tools_count(1);
-        for members in [
-            r#""name":"a__t000""#,
-            r#""name":"a__t000","arguments":{}"#,
-            r#""arguments":null,"name":"a__t000""#,
-        ] {
+        for members in
+            [r#""name":"a__t000""#, r#""name":"a__t000","arguments":{}"#, r#""arguments":null,"name":"a__t000""#]
+        {
             let line = host.ask("tools/call", members).text();
             let sent: Value = serde_json::from_str(&line).unwrap();
             let arguments = sent["params"].get("arguments");
-            assert!(
-                arguments.is_none_or(|a| *a == json!({})),
-                "{members} became {line}"
-            );
+            assert!(arguments.is_none_or(|a| *a == json!({})), "{members} became {line}");
         }
         let before = host.received_of("a", "tools/call").len();
         for arguments in ["[]", "[{}]", "\"{}\"", "\"\"", "7", "0", "true", "false"] {
-            let answer = host.ask(
-                "tools/call",
-                &format!(r#""name":"a__t000","arguments":{arguments}"#),
-            );
+            let answer = host.ask("tools/call", &format!(r#""name":"a__t000","arguments":{arguments}"#));
             assert_eq!(answer.code(), -32602, "{arguments}");
         }
         for members in [
@@ -424,9 +319,7 @@ fn d052_missing_empty_and_null_arguments() {
 
 #[test]
 fn d053_lists_with_null_and_without_params() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(Era::Legacy);
     host.tools_count(1);
     for (id, params) in [
         ("901", ""),
@@ -435,14 +328,8 @@ fn d053_lists_with_null_and_without_params() {
         ("904", r#","params":{"cursor":null}"#),
         ("905", r#","params":{"_meta":null}"#),
     ] {
-        host.send(&format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"{params}}}"#
-        ));
-        assert_eq!(
-            host.answer(id).value()["tools"].as_array().unwrap().len(),
-            1,
-            "{params}"
-        );
+        host.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"{params}}}"#));
+        assert_eq!(host.answer(id).value()["tools"].as_array().unwrap().len(), 1, "{params}");
     }
     host.send(r#"{"jsonrpc":"2.0","id":906,"method":"ping","params":null}"#);
     assert_eq!(host.answer("906").result(), "{}");
@@ -473,10 +360,7 @@ fn d054_references_in_schemas_are_never_fetched() {
     let mut host = setup.server("a", json!({"tools": tools})).open(Era::Legacy);
     host.tools_count(3);
     for name in ["http", "https", "file"] {
-        assert_eq!(
-            host.call(&format!("a__{name}"), r#"{"x":1}"#).text(),
-            format!("a:{name}")
-        );
+        assert_eq!(host.call(&format!("a__{name}"), r#"{"x":1}"#).text(), format!("a:{name}"));
     }
     host.finish();
     assert!(listener.accept().is_err(), "somebody fetched a reference");

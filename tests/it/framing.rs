@@ -9,31 +9,13 @@ use crate::host::{CELLS, Era, Host, Setup};
 
 /// Lines that are no messages, one set per kind of mistake.
 const NO_MESSAGES: [&[&str]; 8] = [
-    &[
-        "Server listening on stdio",
-        "",
-        "   ",
-        "\u{1b}[32mready\u{1b}[0m",
-    ],
-    &[
-        r#"{"level":"info","msg":"x"}"#,
-        r#"{"level":"info","id":1,"msg":"x"}"#,
-    ],
+    &["Server listening on stdio", "", "   ", "\u{1b}[32mready\u{1b}[0m"],
+    &[r#"{"level":"info","msg":"x"}"#, r#"{"level":"info","id":1,"msg":"x"}"#],
     &["42", "-1", "1e999", "0.5"],
     &["[]", "[1,2]", r#"["jsonrpc"]"#, "[[[]]]"],
     &["null", "true", "false", r#""text""#],
-    &[
-        "{}",
-        r#"{"jsonrpc":"2.0"}"#,
-        r#"{"jsonrpc":"2.0","id":987654}"#,
-        r#"{"id":987655,"jsonrpc":"2.0","params":{}}"#,
-    ],
-    &[
-        r#"{"jsonrpc":"2.0","id":98"#,
-        r#"{"a":"#,
-        "}",
-        "{\"unterminated",
-    ],
+    &["{}", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":987654}"#, r#"{"id":987655,"jsonrpc":"2.0","params":{}}"#],
+    &[r#"{"jsonrpc":"2.0","id":98"#, r#"{"a":"#, "}", "{\"unterminated"],
     &[
         r#"{"jsonrpc":"2.0","method":7}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/vendor","params":3}"#,
@@ -44,10 +26,7 @@ const NO_MESSAGES: [&[&str]; 8] = [
 fn all_works(host: &mut Host, tools: usize) {
     host.tools_count(tools);
     for n in 0..3 {
-        assert_eq!(
-            host.call(&format!("a__t{n:03}"), "{}").text(),
-            format!("a:t{n:03}")
-        );
+        assert_eq!(host.call(&format!("a__t{n:03}"), "{}").text(), format!("a:t{n:03}"));
     }
 }
 
@@ -56,10 +35,7 @@ fn d008_d009_d022_lines_that_are_no_messages_are_skipped() {
     for (at, lines) in NO_MESSAGES.into_iter().enumerate() {
         let (host_era, era) = CELLS[at % CELLS.len()];
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 3, "era": era.word(), "banner": lines, "noise": lines}),
-            )
+            .server("a", json!({"tool_count": 3, "era": era.word(), "banner": lines, "noise": lines}))
             .open(host_era);
         all_works(&mut host, 3);
         assert_eq!(host.starts("a"), 1, "{lines:?}");
@@ -69,35 +45,20 @@ fn d008_d009_d022_lines_that_are_no_messages_are_skipped() {
 
 #[test]
 fn d008_skipped_lines_are_logged_within_bounds_and_escaped() {
-    let noise: Vec<String> = (0..2000)
-        .map(|n| format!("noise {n} \u{1b}[2J \u{202e} {}", "x".repeat(200)))
-        .collect();
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 3, "noise": noise}))
-        .open(Era::Legacy);
+    let noise: Vec<String> = (0..2000).map(|n| format!("noise {n} \u{1b}[2J \u{202e} {}", "x".repeat(200))).collect();
+    let mut host = Setup::new().server("a", json!({"tool_count": 3, "noise": noise})).open(Era::Legacy);
     all_works(&mut host, 3);
     let log = host.stderr();
     assert!(log.contains("noise 0"), "the first is shown as data\n{log}");
-    assert!(
-        log.len() < 200_000,
-        "the log is flooded: {} bytes",
-        log.len()
-    );
-    assert!(
-        !log.contains("\u{1b}[2J") && !log.contains('\u{202e}'),
-        "foreign text is not escaped"
-    );
+    assert!(log.len() < 200_000, "the log is flooded: {} bytes", log.len());
+    assert!(!log.contains("\u{1b}[2J") && !log.contains('\u{202e}'), "foreign text is not escaped");
     host.finish();
 }
 
 #[test]
 fn d009_a_truncated_answer_before_the_right_one() {
     for (host_era, era) in CELLS {
-        let shape = if era == Era::Modern {
-            r#""resultType":"complete","#
-        } else {
-            ""
-        };
+        let shape = if era == Era::Modern { r#""resultType":"complete","# } else { "" };
         let right = format!(
             r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{{shape}"content":[{{"type":"text","text":"right"}}]}}}}"#
         );
@@ -108,7 +69,10 @@ fn d009_a_truncated_answer_before_the_right_one() {
             r#"{"jsonrpc":"2.0","result":{"content":[]},"id"#,
         ] {
             let mut host = Setup::new()
-                .server("a", json!({"tool_count": 1, "era": era.word(), "act": {"do": "lines", "lines": [broken, right]}}))
+                .server(
+                    "a",
+                    json!({"tool_count": 1, "era": era.word(), "act": {"do": "lines", "lines": [broken, right]}}),
+                )
                 .open(host_era);
             host.tools_count(1);
             assert_eq!(host.call("a__t000", "{}").text(), "right", "{broken}");
@@ -129,11 +93,7 @@ fn ends(era: Era, act: &Value) {
     host.tools_count(2);
     let begun = Instant::now();
     let answer = host.call("a__t000", "{}");
-    assert!(
-        begun.elapsed() < Duration::from_secs(15),
-        "{act}: {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(15), "{act}: {:?}", begun.elapsed());
     assert_eq!(answer.code(), -32603, "{act}: {:.300}", answer.line);
     assert_eq!(answer.error()["data"]["server"], "a", "{act}");
     assert!(
@@ -148,14 +108,7 @@ fn ends(era: Era, act: &Value) {
 
 #[test]
 fn env6_answers_that_are_none_end_the_call() {
-    for result in [
-        "null",
-        "true",
-        "7",
-        r#""text""#,
-        "[]",
-        r#"[{"content":[]}]"#,
-    ] {
+    for result in ["null", "true", "7", r#""text""#, "[]", r#"[{"content":[]}]"#] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{result}}}"#);
         ends(Era::Legacy, &json!({"do": "lines", "lines": [line]}));
     }
@@ -173,9 +126,7 @@ fn env6_answers_that_are_none_end_the_call() {
 #[test]
 fn env6_an_unknown_result_type_is_invalid() {
     for kind in [r#""surprise""#, "7", "null"] {
-        let line = format!(
-            r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"resultType":{kind},"content":[]}}}}"#
-        );
+        let line = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"resultType":{kind},"content":[]}}}}"#);
         ends(Era::Modern, &json!({"do": "lines", "lines": [line]}));
     }
 }
@@ -184,14 +135,7 @@ fn env6_an_unknown_result_type_is_invalid() {
 fn answers_that_are_no_utf8_end_the_call() {
     // {"jsonrpc":"2.0","id":@ID@,"result":{"content":[{"type":"text","text":"<bad>"}]}}
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    for bad in [
-        &b"\xff"[..],
-        b"\xc3\x28",
-        b"\xed\xa0\x80",
-        b"\xf5\x80\x80\x80",
-        b"a\x01b",
-        b"tab\there",
-    ] {
+    for bad in [&b"\xff"[..], b"\xc3\x28", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"a\x01b", b"tab\there"] {
         let line = format!(
             "{}ID{}{}{}",
             hex(br#"{"jsonrpc":"2.0","id":"#),
@@ -250,10 +194,7 @@ fn d010_characters_cut_by_the_pipe_stay_whole() {
         host.tools_count(1);
         assert_eq!(host.tools_raw(), [tool.replace(r#""t""#, r#""a__t""#)]);
         let answer = host.call("a__t", r#"{"x":"漢🦀"}"#);
-        assert_eq!(
-            answer.result_raw("content").unwrap(),
-            r#"[{"type":"text","text":"漢🦀é – \u00e9\ud83e\udd80"}]"#
-        );
+        assert_eq!(answer.result_raw("content").unwrap(), r#"[{"type":"text","text":"漢🦀é – \u00e9\ud83e\udd80"}]"#);
         host.finish();
     }
 }
@@ -266,19 +207,12 @@ fn d021_parallel_calls_with_large_arguments_all_succeed() {
             .open(host_era);
         host.tools_count(1);
         let arguments = |n: usize| {
-            let fill = char::from(b'a' + u8::try_from(n % 26).unwrap())
-                .to_string()
-                .repeat(64 << 10);
+            let fill = char::from(b'a' + u8::try_from(n % 26).unwrap()).to_string().repeat(64 << 10);
             format!(r#"{{"n":{n},"fill":"{fill}"}}"#)
         };
-        let ids: Vec<String> = (0..100)
-            .map(|n| host.post_call("a__t000", &arguments(n)))
-            .collect();
+        let ids: Vec<String> = (0..100).map(|n| host.post_call("a__t000", &arguments(n))).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert!(
-                host.answer(id).result_raw("structuredContent").unwrap() == arguments(n),
-                "call {n}"
-            );
+            assert!(host.answer(id).result_raw("structuredContent").unwrap() == arguments(n), "call {n}");
         }
         host.finish();
     }
@@ -288,10 +222,7 @@ fn d021_parallel_calls_with_large_arguments_all_succeed() {
 fn d057_ids_echoed_as_text_still_match() {
     for (host_era, era) in CELLS {
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 3, "era": era.word(), "text_ids": true, "shuffle_ms": 20}),
-            )
+            .server("a", json!({"tool_count": 3, "era": era.word(), "text_ids": true, "shuffle_ms": 20}))
             .open(host_era);
         all_works(&mut host, 3);
         let ids: Vec<(String, String)> = (0..30)
@@ -309,20 +240,32 @@ fn d057_ids_echoed_as_text_still_match() {
 #[test]
 fn d057_foreign_ids_match_nothing() {
     let strays: Vec<String> = [
-        "-1", "-9223372036854775808", "9223372036854775807", "18446744073709551616", "340282366920938463463374607431768211456",
-        "1e999", "99999.5", "true", "null", "[1]", r#"{"a":1}"#, r#""""#, r#"" 1""#, r#""1 ""#, r#""01""#, r#""+1""#, r#""0x1""#,
-        r#""one""#, r#""999999""#, "999999",
+        "-1",
+        "-9223372036854775808",
+        "9223372036854775807",
+        "18446744073709551616",
+        "340282366920938463463374607431768211456",
+        "1e999",
+        "99999.5",
+        "true",
+        "null",
+        "[1]",
+        r#"{"a":1}"#,
+        r#""""#,
+        r#"" 1""#,
+        r#""1 ""#,
+        r#""01""#,
+        r#""+1""#,
+        r#""0x1""#,
+        r#""one""#,
+        r#""999999""#,
+        "999999",
     ]
     .iter()
     .map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"STRAY"}}]}}}}"#))
     .collect();
     for era in Era::ALL {
-        let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 3, "era": era.word(), "noise": strays}),
-            )
-            .open(era);
+        let mut host = Setup::new().server("a", json!({"tool_count": 3, "era": era.word(), "noise": strays})).open(era);
         all_works(&mut host, 3);
         assert_eq!(host.starts("a"), 1);
         assert!(host.drained().iter().all(|m| !m.line.contains("STRAY")));
@@ -333,9 +276,7 @@ fn d057_foreign_ids_match_nothing() {
 #[test]
 fn env7_late_and_double_answers_are_dropped() {
     let answer = |text: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
-        )
+        format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#)
     };
     let mut host = Setup::new()
         .server(

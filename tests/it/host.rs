@@ -44,12 +44,8 @@ impl Era {
 }
 
 /// The four cells, host × server.
-pub(crate) const CELLS: [(Era, Era); 4] = [
-    (Era::Legacy, Era::Legacy),
-    (Era::Legacy, Era::Modern),
-    (Era::Modern, Era::Legacy),
-    (Era::Modern, Era::Modern),
-];
+pub(crate) const CELLS: [(Era, Era); 4] =
+    [(Era::Legacy, Era::Legacy), (Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy), (Era::Modern, Era::Modern)];
 
 /// The program under test.
 pub(crate) fn onegate() -> PathBuf {
@@ -59,10 +55,7 @@ pub(crate) fn onegate() -> PathBuf {
 /// The scriptable server, built beside it as an example.
 pub(crate) fn fake() -> PathBuf {
     let path = onegate().with_file_name("examples").join("fake-server");
-    assert!(
-        path.exists(),
-        "{path:?} is missing: run `cargo build --example fake-server`"
-    );
+    assert!(path.exists(), "{path:?} is missing: run `cargo build --example fake-server`");
     path
 }
 
@@ -79,29 +72,11 @@ pub(crate) struct Setup {
 impl Setup {
     /// Nothing configured.
     pub(crate) fn new() -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("onegate-it-")
-            .tempdir()
-            .unwrap();
-        for sub in [
-            "home",
-            "work",
-            "run",
-            "xdg/config",
-            "xdg/state",
-            "xdg/cache",
-            "xdg/data",
-        ] {
+        let dir = tempfile::Builder::new().prefix("onegate-it-").tempdir().unwrap();
+        for sub in ["home", "work", "run", "xdg/config", "xdg/state", "xdg/cache", "xdg/data"] {
             std::fs::create_dir_all(dir.path().join(sub)).unwrap();
         }
-        Self {
-            dir,
-            head: String::new(),
-            servers: String::new(),
-            env: Vec::new(),
-            args: Vec::new(),
-            backlog: 100_000,
-        }
+        Self { dir, head: String::new(), servers: String::new(), env: Vec::new(), args: Vec::new(), backlog: 100_000 }
     }
 
     /// The folder; every process of this setup has it in its arguments or environment.
@@ -167,13 +142,7 @@ impl Setup {
     }
 
     /// A fake server with more arguments.
-    pub(crate) fn server_args(
-        mut self,
-        key: &str,
-        scenario: Value,
-        lines: &str,
-        more: &[&str],
-    ) -> Self {
+    pub(crate) fn server_args(mut self, key: &str, scenario: Value, lines: &str, more: &[&str]) -> Self {
         let mut args = self.scenario(key, scenario);
         args.extend(more.iter().map(|&a| a.to_owned()));
         let table = format!(
@@ -183,8 +152,7 @@ impl Setup {
         );
         self.servers.push_str(&table);
         if !lines.contains("timeouts") {
-            self.servers
-                .push_str("timeouts = { start = \"20s\", probe = \"10s\", call = \"20s\" }\n");
+            self.servers.push_str("timeouts = { start = \"20s\", probe = \"10s\", call = \"20s\" }\n");
         }
         self.servers.push_str(lines);
         self.servers.push('\n');
@@ -199,10 +167,7 @@ impl Setup {
     }
 
     /// `onegate COMMAND --config …`, not started, in a clean environment of its own.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the tests start the program under test"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
     pub(crate) fn command(&self, command: &[&str]) -> Command {
         let config = self.write();
         let mut run = Command::new(onegate());
@@ -228,9 +193,7 @@ impl Setup {
     /// Runs a command to its end.
     pub(crate) fn output(&self, command: &[&str]) -> Output {
         let mut run = self.command(command);
-        run.stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().unwrap();
         let out = collect(child.stdout.take().unwrap());
         let err = collect(child.stderr.take().unwrap());
@@ -238,11 +201,7 @@ impl Setup {
             let _ = child.kill();
             panic!("{command:?} did not end");
         });
-        Output {
-            code: status.code(),
-            out: out.join().unwrap(),
-            err: err.join().unwrap(),
-        }
+        Output { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
     }
 
     /// Starts `onegate run`, says nothing yet.
@@ -260,10 +219,7 @@ impl Setup {
     }
 
     /// Starts a fake by itself.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the tests start the fake under test"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the tests start the fake under test")]
     pub(crate) fn fake_alone(self, scenario: Value) -> Host {
         let args = self.scenario("alone", scenario);
         let mut run = Command::new(fake());
@@ -334,14 +290,9 @@ pub(crate) struct Message {
 
 impl Message {
     fn new(line: String) -> Self {
-        let members: Members = serde_json::from_str(&line).unwrap_or_else(|error| {
-            panic!("stdout holds a line that is no JSON object ({error}): {line:.400}")
-        });
-        assert_eq!(
-            members.get("jsonrpc").map(|v| v.get()),
-            Some("\"2.0\""),
-            "no JSON-RPC 2.0: {line:.400}"
-        );
+        let members: Members = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("stdout holds a line that is no JSON object ({error}): {line:.400}"));
+        assert_eq!(members.get("jsonrpc").map(|v| v.get()), Some("\"2.0\""), "no JSON-RPC 2.0: {line:.400}");
         Self { line, members }
     }
 
@@ -356,8 +307,7 @@ impl Message {
 
     /// The result, raw; panics for an error.
     pub(crate) fn result(&self) -> &str {
-        self.raw("result")
-            .unwrap_or_else(|| panic!("no result: {:.600}", self.line))
+        self.raw("result").unwrap_or_else(|| panic!("no result: {:.600}", self.line))
     }
 
     /// A member of the result, raw.
@@ -375,15 +325,12 @@ impl Message {
     pub(crate) fn text(&self) -> String {
         let value = self.value();
         let text = value["content"][0]["text"].as_str();
-        text.unwrap_or_else(|| panic!("no text: {:.600}", self.line))
-            .to_owned()
+        text.unwrap_or_else(|| panic!("no text: {:.600}", self.line)).to_owned()
     }
 
     /// The error, decoded; panics for a result.
     pub(crate) fn error(&self) -> Value {
-        let raw = self
-            .raw("error")
-            .unwrap_or_else(|| panic!("no error: {:.600}", self.line));
+        let raw = self.raw("error").unwrap_or_else(|| panic!("no error: {:.600}", self.line));
         serde_json::from_str(raw).unwrap()
     }
 
@@ -394,16 +341,12 @@ impl Message {
 
     /// `error.data.reason`, the stable word for a failure.
     pub(crate) fn reason(&self) -> String {
-        self.error()["data"]["reason"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        self.error()["data"]["reason"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The params, decoded.
     pub(crate) fn params(&self) -> Value {
-        self.raw("params")
-            .map_or(Value::Null, |p| serde_json::from_str(p).unwrap())
+        self.raw("params").map_or(Value::Null, |p| serde_json::from_str(p).unwrap())
     }
 }
 
@@ -421,9 +364,7 @@ pub(crate) struct Host {
 
 impl Host {
     fn spawn(mut run: Command, setup: Setup) -> Self {
-        run.stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().unwrap();
         let (send, lines) = sync_channel(setup.backlog);
         let out = child.stdout.take().unwrap();
@@ -451,16 +392,7 @@ impl Host {
             }
         });
         let stdin = child.stdin.take();
-        Self {
-            child,
-            stdin,
-            lines,
-            inbox: VecDeque::new(),
-            stderr,
-            next_id: 0,
-            era: Era::Legacy,
-            setup,
-        }
+        Self { child, stdin, lines, inbox: VecDeque::new(), stderr, next_id: 0, era: Era::Legacy, setup }
     }
 
     /// Opens the session as the era asks for.
@@ -500,36 +432,26 @@ impl Host {
 
     /// Waits until stderr holds a text.
     pub(crate) fn wait_stderr(&self, text: &str) {
-        until(&format!("stderr holds {text:?}"), PATIENCE, || {
-            self.stderr().contains(text)
-        });
+        until(&format!("stderr holds {text:?}"), PATIENCE, || self.stderr().contains(text));
     }
 
     /// What a fake was sent, line by line.
     pub(crate) fn received(&self, key: &str) -> Vec<String> {
         let text = std::fs::read(self.path(&format!("{key}.json.received"))).unwrap_or_default();
-        String::from_utf8_lossy(&text)
-            .lines()
-            .map(str::to_owned)
-            .collect()
+        String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
     }
 
     /// The received lines with that method.
     pub(crate) fn received_of(&self, key: &str, method: &str) -> Vec<Members> {
         let lines = self.received(key);
-        let parsed = lines
-            .iter()
-            .filter_map(|l| serde_json::from_str::<Members>(l).ok());
+        let parsed = lines.iter().filter_map(|l| serde_json::from_str::<Members>(l).ok());
         let quoted = Value::from(method).to_string();
-        parsed
-            .filter(|m| m.get("method").is_some_and(|v| v.get() == quoted))
-            .collect()
+        parsed.filter(|m| m.get("method").is_some_and(|v| v.get() == quoted)).collect()
     }
 
     /// How often a fake was started.
     pub(crate) fn starts(&self, key: &str) -> usize {
-        let text =
-            std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap_or_default();
+        let text = std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap_or_default();
         text.lines().count()
     }
 
@@ -562,10 +484,7 @@ impl Host {
     /// The same with a raw id.
     pub(crate) fn post_as(&mut self, id: &str, method: &str, members: &str, meta: &str) {
         let params = self.params(members, meta);
-        self.send(&format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":{}{params}}}"#,
-            Value::from(method)
-        ));
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{}{params}}}"#, Value::from(method)));
     }
 
     /// `,"params":{…}` of this era; empty when there is nothing in it.
@@ -576,15 +495,8 @@ impl Host {
             Era::Modern if meta.is_empty() => format!("\"_meta\":{{{MODERN_META}}}"),
             Era::Modern => format!("\"_meta\":{{{meta},{MODERN_META}}}"),
         };
-        let parts: Vec<&str> = [members, &meta]
-            .into_iter()
-            .filter(|p| !p.is_empty())
-            .collect();
-        if parts.is_empty() {
-            String::new()
-        } else {
-            format!(",\"params\":{{{}}}", parts.join(","))
-        }
+        let parts: Vec<&str> = [members, &meta].into_iter().filter(|p| !p.is_empty()).collect();
+        if parts.is_empty() { String::new() } else { format!(",\"params\":{{{}}}", parts.join(",")) }
     }
 
     /// Sends a request and waits for its answer.
@@ -609,39 +521,21 @@ impl Host {
 
     fn fresh(&mut self, limit: Duration) -> Option<Message> {
         match self.lines.recv_timeout(limit) {
-            Ok(line) => Some(Message::new(
-                String::from_utf8(line).expect("stdout is UTF-8"),
-            )),
+            Ok(line) => Some(Message::new(String::from_utf8(line).expect("stdout is UTF-8"))),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }
 
     /// The first line that fits, out of those kept or to come; the others are kept.
-    pub(crate) fn pick(
-        &mut self,
-        what: &str,
-        limit: Duration,
-        fits: impl Fn(&Message) -> bool,
-    ) -> Message {
+    pub(crate) fn pick(&mut self, what: &str, limit: Duration, fits: impl Fn(&Message) -> bool) -> Message {
         self.try_pick(limit, fits).unwrap_or_else(|| {
-            let kept: Vec<String> = self
-                .inbox
-                .iter()
-                .map(|m| format!("{:.300}", m.line))
-                .collect();
-            panic!(
-                "no {what} within {limit:?}\nkept: {kept:#?}\nstderr:\n{}",
-                self.stderr()
-            )
+            let kept: Vec<String> = self.inbox.iter().map(|m| format!("{:.300}", m.line)).collect();
+            panic!("no {what} within {limit:?}\nkept: {kept:#?}\nstderr:\n{}", self.stderr())
         })
     }
 
     /// The same without the panic.
-    pub(crate) fn try_pick(
-        &mut self,
-        limit: Duration,
-        fits: impl Fn(&Message) -> bool,
-    ) -> Option<Message> {
+    pub(crate) fn try_pick(&mut self, limit: Duration, fits: impl Fn(&Message) -> bool) -> Option<Message> {
         if let Some(at) = self.inbox.iter().position(&fits) {
             return self.inbox.remove(at);
         }
@@ -657,9 +551,7 @@ impl Host {
 
     /// The answer with that raw id.
     pub(crate) fn answer(&mut self, id: &str) -> Message {
-        self.pick(&format!("answer to {id}"), PATIENCE, |m| {
-            m.raw("id") == Some(id) && m.method().is_none()
-        })
+        self.pick(&format!("answer to {id}"), PATIENCE, |m| m.raw("id") == Some(id) && m.method().is_none())
     }
 
     /// The next notification or request of that method.
@@ -683,10 +575,7 @@ impl Host {
 
     /// Calls a tool, does not wait.
     pub(crate) fn post_call(&mut self, name: &str, arguments: &str) -> String {
-        self.post(
-            "tools/call",
-            &format!(r#""name":{},"arguments":{arguments}"#, Value::from(name)),
-        )
+        self.post("tools/call", &format!(r#""name":{},"arguments":{arguments}"#, Value::from(name)))
     }
 
     /// The definitions of one list answer, raw.
@@ -699,32 +588,19 @@ impl Host {
 
     /// The names of one list answer.
     pub(crate) fn tools(&mut self) -> Vec<String> {
-        let name = |raw: &String| {
-            serde_json::from_str::<Value>(raw).unwrap()["name"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        };
+        let name = |raw: &String| serde_json::from_str::<Value>(raw).unwrap()["name"].as_str().unwrap().to_owned();
         self.tools_raw().iter().map(name).collect()
     }
 
     /// Lists until it is as wished: late servers arrive by and by.
-    pub(crate) fn tools_until(
-        &mut self,
-        what: &str,
-        fits: impl Fn(&[String]) -> bool,
-    ) -> Vec<String> {
+    pub(crate) fn tools_until(&mut self, what: &str, fits: impl Fn(&[String]) -> bool) -> Vec<String> {
         let end = Instant::now() + PATIENCE;
         loop {
             let tools = self.tools();
             if fits(&tools) {
                 return tools;
             }
-            assert!(
-                Instant::now() < end,
-                "never {what}; last {tools:?}\n{}",
-                self.stderr()
-            );
+            assert!(Instant::now() < end, "never {what}; last {tools:?}\n{}", self.stderr());
             // A change is told; ask again then, or after a while in case it came before.
             let _ = self.try_pick(Duration::from_millis(200), |m| {
                 m.method().as_deref() == Some("notifications/tools/list_changed")
@@ -743,19 +619,10 @@ impl Host {
     }
 
     /// Sends a signal, by its name, to the program alone.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "signals without unsafe code: by the shell's own kill"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "signals without unsafe code: by the shell's own kill")]
     pub(crate) fn signal(&self, name: &str) {
         let script = format!("kill -{name} {}", self.child.id());
-        assert!(
-            Command::new("/bin/sh")
-                .args(["-c", &script])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
     }
 
     /// The program's largest resident size so far.
@@ -772,8 +639,7 @@ impl Host {
 
     /// Waits for the program's end.
     pub(crate) fn wait_end(&mut self, limit: Duration) -> ExitStatus {
-        wait_exit(&mut self.child, limit)
-            .unwrap_or_else(|| panic!("did not end within {limit:?}\n{}", self.stderr()))
+        wait_exit(&mut self.child, limit).unwrap_or_else(|| panic!("did not end within {limit:?}\n{}", self.stderr()))
     }
 
     /// Waits until no process of this setup lives.
@@ -788,18 +654,9 @@ impl Host {
     pub(crate) fn finish(mut self) {
         self.close_input();
         let status = self.wait_end(Duration::from_secs(10));
-        assert_eq!(
-            status.code(),
-            Some(0),
-            "exit code after end of input\n{}",
-            self.stderr()
-        );
+        assert_eq!(status.code(), Some(0), "exit code after end of input\n{}", self.stderr());
         self.all_gone(Duration::from_secs(5));
-        assert!(
-            !self.stderr().contains("panicked"),
-            "a panic:\n{}",
-            self.stderr()
-        );
+        assert!(!self.stderr().contains("panicked"), "a panic:\n{}", self.stderr());
     }
 }
 
@@ -809,10 +666,7 @@ impl Drop for Host {
             let text = self.stderr();
             let tail = text.len().saturating_sub(4000);
             let tail = text.get(tail..).unwrap_or(&text);
-            let _ = writeln!(
-                std::io::stderr(),
-                "--- stderr of the program ---\n{tail}\n---"
-            );
+            let _ = writeln!(std::io::stderr(), "--- stderr of the program ---\n{tail}\n---");
         }
         self.stdin = None;
         if self.child.try_wait().ok().flatten().is_none() {
@@ -826,10 +680,7 @@ impl Drop for Host {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "signals without unsafe code: by the shell's own kill"
-)]
+#[expect(clippy::disallowed_methods, reason = "signals without unsafe code: by the shell's own kill")]
 fn kill(pid: u32) {
     let script = format!("kill -KILL {pid} 2>/dev/null");
     let _ = Command::new("/bin/sh").args(["-c", &script]).status();
@@ -841,17 +692,12 @@ pub(crate) fn processes_of(dir: &Path) -> Vec<(u32, String)> {
     let holds = |bytes: &[u8]| bytes.windows(mark.len()).any(|w| w == mark);
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|n| n.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
             continue;
         };
         let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
         let cmdline = read("cmdline");
-        let here =
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+        let here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
         if here || holds(&cmdline) || holds(&read("environ")) {
             found.push((pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")));
         }

@@ -20,9 +20,7 @@ fn d001_healthy_servers_are_listed_beside_dead_ones() {
             .server("z", json!({"tool_count": 1, "era": "modern"}))
             .open(era);
         let begun = Instant::now();
-        host.tools_until("both healthy servers", |tools| {
-            tools == ["a__t000", "z__t000"]
-        });
+        host.tools_until("both healthy servers", |tools| tools == ["a__t000", "z__t000"]);
         assert!(begun.elapsed() < LIST, "{:?}", begun.elapsed());
         assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
         assert_eq!(host.call("z__t000", "{}").text(), "z:t000");
@@ -39,31 +37,17 @@ fn d002_a_silent_server_delays_the_first_list_at_most() {
         (Era::Legacy, json!({"list": "silent"})),
         (Era::Modern, json!({"list": "silent", "era": "modern"})),
         (Era::Legacy, json!({"deaf": true})),
-        (
-            Era::Modern,
-            json!({"discover": "silent", "initialize": "silent"}),
-        ),
+        (Era::Modern, json!({"discover": "silent", "initialize": "silent"})),
     ] {
-        let mut host = Setup::new()
-            .server("fast", json!({"tool_count": 3}))
-            .server("silent", silent)
-            .open(era);
+        let mut host = Setup::new().server("fast", json!({"tool_count": 3})).server("silent", silent).open(era);
         let begun = Instant::now();
         assert_eq!(host.tools().len(), 3);
-        assert!(
-            begun.elapsed() < LIST,
-            "the first list took {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < LIST, "the first list took {:?}", begun.elapsed());
         let begun = Instant::now();
         for _ in 0..4 {
             assert_eq!(host.tools().len(), 3);
         }
-        assert!(
-            begun.elapsed() < Duration::from_secs(2),
-            "later lists wait again: {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(2), "later lists wait again: {:?}", begun.elapsed());
         assert_eq!(host.call("fast__t001", "{}").text(), "fast:t001");
         host.finish();
     }
@@ -89,11 +73,7 @@ fn con8_opening_never_waits_for_servers() {
     for era in Era::ALL {
         let begun = Instant::now();
         let mut host = Setup::new().server("deaf", json!({"deaf": true})).open(era);
-        assert!(
-            begun.elapsed() < Duration::from_secs(3),
-            "opening took {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(3), "opening took {:?}", begun.elapsed());
         if era == Era::Legacy {
             assert_eq!(host.ask("ping", "").result(), "{}");
         }
@@ -135,9 +115,7 @@ fn d003_the_last_good_list_stays() {
             .open(Era::Legacy);
         host.tools_count(2);
         host.call("a__t000", "{}");
-        until("the list was fetched again", PATIENCE, || {
-            host.received_of("a", "tools/list").len() >= 2
-        });
+        until("the list was fetched again", PATIENCE, || host.received_of("a", "tools/list").len() >= 2);
         assert_eq!(host.tools(), ["a__t000", "a__t001"], "{list}");
         assert_eq!(host.call("a__t001", "{}").text(), "a:t001");
         host.finish();
@@ -150,7 +128,10 @@ fn d004_a_slow_start_is_left_alone_within_its_deadline() {
     let gate = setup.path("gate");
     let mut host = setup
         .server("fast", json!({"tool_count": 1}))
-        .server("slow", json!({"tool_count": 1, "stderr_at_start": "downloading 1%\ndownloading 2%\n", "start_gate": gate}))
+        .server(
+            "slow",
+            json!({"tool_count": 1, "stderr_at_start": "downloading 1%\ndownloading 2%\n", "start_gate": gate}),
+        )
         .open(Era::Modern);
     for _ in 0..3 {
         assert_eq!(host.tools(), ["fast__t000"]);
@@ -181,11 +162,7 @@ fn d004_a_start_beyond_its_deadline_is_ended_and_tried_again() {
     }
     host.wait_stderr("stuck");
     until("the ended ones are gone", PATIENCE, || {
-        host.processes()
-            .iter()
-            .filter(|(_, line)| line.contains("stuck.json"))
-            .count()
-            <= 1
+        host.processes().iter().filter(|(_, line)| line.contains("stuck.json")).count() <= 1
     });
     host.finish();
 }
@@ -195,7 +172,10 @@ fn d005_a_server_that_comes_later_and_again_is_found() {
     let setup = Setup::new();
     let there = setup.path("there");
     let mut host = setup
-        .server("a", json!({"tool_count": 1, "exit_unless": there, "acts": {"t000": {"do": "exit", "code": 0, "answer": true}}}))
+        .server(
+            "a",
+            json!({"tool_count": 1, "exit_unless": there, "acts": {"t000": {"do": "exit", "code": 0, "answer": true}}}),
+        )
         .server("b", json!({"tool_count": 1}))
         .open(Era::Legacy);
     assert_eq!(host.tools(), ["b__t000"]);
@@ -203,9 +183,7 @@ fn d005_a_server_that_comes_later_and_again_is_found() {
     host.tools_until("the server that came", |tools| tools.len() == 2);
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     let starts = host.starts("a");
-    until("it has ended", PATIENCE, || {
-        !host.processes().iter().any(|(_, l)| l.contains("a.json"))
-    });
+    until("it has ended", PATIENCE, || !host.processes().iter().any(|(_, l)| l.contains("a.json")));
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     assert!(host.starts("a") > starts);
     host.finish();
@@ -223,16 +201,9 @@ fn d006_a_timeout_fails_that_call_only_and_cancels_it() {
             .open(host_era);
         host.tools_count(2);
         let answer = host.call("a__t000", "{}");
-        assert_eq!(
-            (answer.code(), answer.reason().as_str()),
-            (-32603, "downstream-timeout"),
-            "{}",
-            answer.line
-        );
+        assert_eq!((answer.code(), answer.reason().as_str()), (-32603, "downstream-timeout"), "{}", answer.line);
         assert_eq!(answer.error()["data"]["server"], "a");
-        until("the call was cancelled", PATIENCE, || {
-            !host.received_of("a", "notifications/cancelled").is_empty()
-        });
+        until("the call was cancelled", PATIENCE, || !host.received_of("a", "notifications/cancelled").is_empty());
         let call = host.received_of("a", "tools/call").remove(0);
         let cancel = host.received_of("a", "notifications/cancelled").remove(0);
         let params: serde_json::Value = serde_json::from_str(cancel["params"].get()).unwrap();
@@ -259,11 +230,7 @@ fn d006_progress_keeps_a_call_alive_and_call_max_ends_it() {
         )
         .open(Era::Legacy);
     host.tools_count(1);
-    let id = host.post_meta(
-        "tools/call",
-        r#""name":"a__t000""#,
-        r#""progressToken":"p""#,
-    );
+    let id = host.post_meta("tools/call", r#""name":"a__t000""#, r#""progressToken":"p""#);
     assert_eq!(host.answer(&id).reason(), "downstream-timeout");
     host.finish();
 }
@@ -285,12 +252,7 @@ fn d007_a_server_that_is_gone_is_named_and_no_empty_success() {
         host.tools_count(3);
         std::fs::remove_file(&there).unwrap();
         assert_eq!(host.call("gone__t000", "{}").text(), "gone:t000");
-        until("it has ended", PATIENCE, || {
-            !host
-                .processes()
-                .iter()
-                .any(|(_, l)| l.contains("gone.json"))
-        });
+        until("it has ended", PATIENCE, || !host.processes().iter().any(|(_, l)| l.contains("gone.json")));
         for _ in 0..2 {
             let answer = host.call("gone__t001", "{}");
             assert_eq!(answer.code(), -32603, "{}", answer.line);

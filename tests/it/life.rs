@@ -11,22 +11,14 @@ const GONE: Duration = Duration::from_millis(1500 + 300);
 
 fn no_process_of(host: &Host, key: &str) {
     let file = format!("{key}.json");
-    until("its process has ended", PATIENCE, || {
-        !host
-            .processes()
-            .iter()
-            .any(|(_, line)| line.contains(&file))
-    });
+    until("its process has ended", PATIENCE, || !host.processes().iter().any(|(_, line)| line.contains(&file)));
 }
 
 #[test]
 fn d011_a_mebibyte_of_stderr_before_each_answer() {
     for newline in [true, false] {
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "stderr_per_answer_kib": 1024, "stderr_newline": newline}),
-            )
+            .server("a", json!({"tool_count": 1, "stderr_per_answer_kib": 1024, "stderr_newline": newline}))
             .open(Era::Legacy);
         host.tools_count(1);
         for _ in 0..5 {
@@ -87,11 +79,7 @@ fn with_stubborn(also_deaf: bool) -> Host {
     }
     let mut host = setup.open(Era::Legacy);
     host.tools_count(count);
-    assert!(
-        host.processes().len() >= count + 5,
-        "{:#?}",
-        host.processes()
-    );
+    assert!(host.processes().len() >= count + 5, "{:#?}", host.processes());
     host
 }
 
@@ -129,9 +117,7 @@ fn d013_d014_when_killed_outright_everything_goes_too() {
 
 #[test]
 fn interrupt_ends_with_130_and_leaves_nothing() {
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1, "ignore_eof": true}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1, "ignore_eof": true})).open(Era::Legacy);
     host.tools_count(1);
     host.signal("INT");
     let code = host.wait_end(PATIENCE).code();
@@ -142,21 +128,13 @@ fn interrupt_ends_with_130_and_leaves_nothing() {
 #[test]
 fn end_of_input_while_calls_run_and_servers_start() {
     let mut host = Setup::new()
-        .server(
-            "a",
-            json!({"tool_count": 1, "act": {"do": "never"}, "ignore_eof": true}),
-        )
-        .server(
-            "slow",
-            json!({"start_gate": "/nonexistent/gate", "ignore_term": true}),
-        )
+        .server("a", json!({"tool_count": 1, "act": {"do": "never"}, "ignore_eof": true}))
+        .server("slow", json!({"start_gate": "/nonexistent/gate", "ignore_term": true}))
         .server("probed", json!({"discover": "silent"}))
         .open(Era::Legacy);
     host.tools_count(1);
     host.post_call("a__t000", "{}");
-    until("the call has arrived", PATIENCE, || {
-        !host.received_of("a", "tools/call").is_empty()
-    });
+    until("the call has arrived", PATIENCE, || !host.received_of("a", "tools/call").is_empty());
     let begun = Instant::now();
     host.close_input();
     assert_eq!(host.wait_end(PATIENCE).code(), Some(0));
@@ -175,9 +153,7 @@ fn end_of_input_before_anything_was_said() {
 #[test]
 fn answers_under_way_are_written_before_the_end() {
     // The host may close its end right after the last request; what can be answered at once is.
-    let mut host = Setup::new()
-        .server("a", json!({"tool_count": 1}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(Era::Legacy);
     host.tools_count(1);
     let id = host.post("ping", "");
     host.close_input();
@@ -189,10 +165,7 @@ fn answers_under_way_are_written_before_the_end() {
 fn d015_a_server_that_exits_after_each_answer_is_started_again() {
     for era in Era::ALL {
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": 1, "era": era.word(), "exit_after": 1, "exit_delay_ms": 50}),
-            )
+            .server("a", json!({"tool_count": 1, "era": era.word(), "exit_after": 1, "exit_delay_ms": 50}))
             .open(era);
         host.tools_count(1);
         for round in 1..=3 {
@@ -208,32 +181,27 @@ fn d015_a_server_that_exits_after_each_answer_is_started_again() {
 fn d015_a_call_in_flight_at_exit_fails_once_and_is_not_repeated() {
     for code in [0, 3] {
         let mut host = Setup::new()
-            .server("a", json!({"tool_count": 3, "acts": {
-                "t000": {"do": "never"}, "t001": {"do": "exit", "code": code, "stderr": "BYE\n"},
-            }}))
+            .server(
+                "a",
+                json!({"tool_count": 3, "acts": {
+                    "t000": {"do": "never"}, "t001": {"do": "exit", "code": code, "stderr": "BYE\n"},
+                }}),
+            )
             .server("b", json!({"tool_count": 1}))
             .open(Era::Legacy);
         host.tools_count(4);
         let lost = host.post_call("a__t000", r#"{"once":1}"#);
-        until("it has arrived", PATIENCE, || {
-            host.received_of("a", "tools/call").len() == 1
-        });
+        until("it has arrived", PATIENCE, || host.received_of("a", "tools/call").len() == 1);
         let ended = host.post_call("a__t001", "{}");
         for id in [lost, ended] {
             let answer = host.answer(&id);
-            assert_eq!(
-                (answer.code(), answer.reason().as_str()),
-                (-32603, "downstream-unavailable")
-            );
+            assert_eq!((answer.code(), answer.reason().as_str()), (-32603, "downstream-unavailable"));
             assert_eq!(answer.error()["data"]["server"], "a");
         }
         assert_eq!(host.call("b__t000", "{}").text(), "b:t000");
         assert_eq!(host.call("a__t002", "{}").text(), "a:t002");
         let calls = host.received_of("a", "tools/call");
-        let once = calls
-            .iter()
-            .filter(|c| c["params"].get().contains("once"))
-            .count();
+        let once = calls.iter().filter(|c| c["params"].get().contains("once")).count();
         assert_eq!(once, 1, "a call was repeated");
         host.finish();
     }
@@ -241,12 +209,8 @@ fn d015_a_call_in_flight_at_exit_fails_once_and_is_not_repeated() {
 
 #[test]
 fn d015_calls_close_to_the_exit_are_answered_one_way_or_the_other() {
-    let mut host = Setup::new()
-        .server(
-            "a",
-            json!({"tool_count": 1, "exit_after": 2, "exit_delay_ms": 5}),
-        )
-        .open(Era::Legacy);
+    let mut host =
+        Setup::new().server("a", json!({"tool_count": 1, "exit_after": 2, "exit_delay_ms": 5})).open(Era::Legacy);
     host.tools_count(1);
     for n in 0..8 {
         let answer = host.call("a__t000", &format!(r#"{{"n":{n}}}"#));
@@ -258,11 +222,7 @@ fn d015_calls_close_to_the_exit_are_answered_one_way_or_the_other() {
     }
     for n in 0..8 {
         let mark = format!(r#"{{"n":{n}}}"#);
-        let sent = host
-            .received("a")
-            .iter()
-            .filter(|l| l.contains(&mark))
-            .count();
+        let sent = host.received("a").iter().filter(|l| l.contains(&mark)).count();
         assert!(sent <= 1, "call {n} was sent {sent} times");
     }
     host.finish();
@@ -270,39 +230,25 @@ fn d015_calls_close_to_the_exit_are_answered_one_way_or_the_other() {
 
 #[test]
 fn d016_the_exit_code_and_the_last_words_are_told() {
-    for (code, words) in [
-        (3, "cannot open the database: permission denied"),
-        (127, "module \u{1b}[31mnot found\u{1b}[0m \u{202e}"),
-    ] {
+    for (code, words) in
+        [(3, "cannot open the database: permission denied"), (127, "module \u{1b}[31mnot found\u{1b}[0m \u{202e}")]
+    {
         let scenario = json!({"exit_at_start": code, "stderr_at_start": format!("{words}\n")});
-        let mut host = Setup::new()
-            .server("broken", scenario.clone())
-            .server("fine", json!({"tool_count": 1}))
-            .open(Era::Legacy);
+        let mut host =
+            Setup::new().server("broken", scenario.clone()).server("fine", json!({"tool_count": 1})).open(Era::Legacy);
         assert_eq!(host.tools(), ["fine__t000"]);
         host.wait_stderr(&code.to_string());
         host.wait_stderr(words.split(['\u{1b}', ':']).next().unwrap());
         let log = host.stderr();
         assert!(log.contains("broken"));
-        assert!(
-            !log.contains("\u{1b}[31m") && !log.contains('\u{202e}'),
-            "not escaped: {log:?}"
-        );
+        assert!(!log.contains("\u{1b}[31m") && !log.contains('\u{202e}'), "not escaped: {log:?}");
         host.finish();
 
-        let shown = Setup::new()
-            .server("broken", scenario)
-            .output(&["tools", "broken"]);
+        let shown = Setup::new().server("broken", scenario).output(&["tools", "broken"]);
         assert_eq!(shown.code, Some(4), "{}\n{}", shown.out, shown.err);
         let said = format!("{}{}", shown.out, shown.err);
-        assert!(
-            said.contains("broken") && said.contains(&code.to_string()),
-            "{said}"
-        );
-        assert!(
-            !said.contains("\u{1b}[31m") && !said.contains('\u{202e}'),
-            "not escaped: {said:?}"
-        );
+        assert!(said.contains("broken") && said.contains(&code.to_string()), "{said}");
+        assert!(!said.contains("\u{1b}[31m") && !said.contains('\u{202e}'), "not escaped: {said:?}");
     }
 }
 
@@ -333,17 +279,10 @@ fn d018_many_first_calls_start_one_process() {
     for era in Era::ALL {
         let setup = Setup::new();
         let gate = setup.path("gate");
-        let mut host = setup
-            .server(
-                "a",
-                json!({"tool_count": 2, "era": era.word(), "start_gate": gate}),
-            )
-            .start();
+        let mut host = setup.server("a", json!({"tool_count": 2, "era": era.word(), "start_gate": gate})).start();
         host.open(era);
         // Names are known by their server's key even before the first list (N-9).
-        let ids: Vec<String> = (0..50)
-            .map(|n| host.post_call(&format!("a__t{:03}", n % 2), "{}"))
-            .collect();
+        let ids: Vec<String> = (0..50).map(|n| host.post_call(&format!("a__t{:03}", n % 2), "{}")).collect();
         std::fs::write(&gate, "").unwrap();
         for (n, id) in ids.iter().enumerate() {
             assert_eq!(host.answer(id).text(), format!("a:t{:03}", n % 2));
@@ -356,10 +295,7 @@ fn d018_many_first_calls_start_one_process() {
 #[test]
 fn d018_many_calls_after_an_exit_start_one_process() {
     let mut host = Setup::new()
-        .server(
-            "a",
-            json!({"tool_count": 2, "acts": {"t001": {"do": "exit", "code": 0, "answer": true}}}),
-        )
+        .server("a", json!({"tool_count": 2, "acts": {"t001": {"do": "exit", "code": 0, "answer": true}}}))
         .open(Era::Legacy);
     host.tools_count(2);
     assert_eq!(host.call("a__t001", "{}").text(), "a:t001");
@@ -379,17 +315,13 @@ fn d019_runs_one_after_another_leave_nothing() {
     for _ in 0..5 {
         let shown = config.output(&["tools", "--json"]);
         assert_eq!(shown.code, Some(0), "{}", shown.err);
-        until("nothing is left", Duration::from_secs(3), || {
-            crate::host::processes_of(config.dir()).is_empty()
-        });
+        until("nothing is left", Duration::from_secs(3), || crate::host::processes_of(config.dir()).is_empty());
     }
 }
 
 #[test]
 fn idle_servers_are_stopped_and_come_back() {
-    let mut host = Setup::new()
-        .server_with("a", json!({"tool_count": 1}), "idle_stop = \"300ms\"")
-        .open(Era::Legacy);
+    let mut host = Setup::new().server_with("a", json!({"tool_count": 1}), "idle_stop = \"300ms\"").open(Era::Legacy);
     host.tools_count(1);
     no_process_of(&host, "a");
     assert_eq!(host.tools(), ["a__t000"], "its list is remembered");

@@ -2,10 +2,7 @@
 //!
 //! `host.rs` is the host in front, `tests/fake` the servers behind. Tests are named by the id of the requirement
 //! they prove (`d041_…`, `ver6_…`); `tests/CASES.md` is the table.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on shall stop there"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod config;
 mod correlate;

@@ -7,10 +7,7 @@ use serde_json::json;
 use crate::host::{CELLS, Era, Host, Setup};
 
 fn tool(name: &str) -> String {
-    format!(
-        r#"{{"name":{},"inputSchema":{{"type":"object"}}}}"#,
-        serde_json::Value::from(name)
-    )
+    format!(r#"{{"name":{},"inputSchema":{{"type":"object"}}}}"#, serde_json::Value::from(name))
 }
 
 fn tools(names: &[&str]) -> serde_json::Value {
@@ -33,15 +30,8 @@ fn assert_names(routes: &[(String, String)], budget: usize) {
     let mut folded = BTreeSet::new();
     for (name, _) in routes {
         assert!(name.len() <= budget, "{name} is longer than {budget}");
-        assert!(
-            name.starts_with(|c: char| c.is_ascii_alphabetic()),
-            "{name}"
-        );
-        assert!(
-            name.bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'),
-            "{name}"
-        );
+        assert!(name.starts_with(|c: char| c.is_ascii_alphabetic()), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{name}");
         assert!(folded.insert(name.to_lowercase()), "{name} occurs twice");
     }
 }
@@ -53,10 +43,7 @@ fn d030_equal_names_of_two_servers_stay_apart() {
         let mut b = tools(&["search", "same"]);
         a["era"] = era.word().into();
         b["era"] = era.word().into();
-        let mut host = Setup::new()
-            .server("alpha", a)
-            .server("beta", b)
-            .open(host_era);
+        let mut host = Setup::new().server("alpha", a).server("beta", b).open(host_era);
         let routes = routes(&mut host, 4);
         let expected = ["alpha__search", "alpha__same", "beta__search", "beta__same"];
         for ((name, said), expected) in routes.iter().zip(expected) {
@@ -90,9 +77,11 @@ fn d031_names_that_sanitise_alike_stay_apart() {
 #[test]
 fn d032_prefixes_with_the_separator_are_refused_or_kept_apart() {
     let setup = || {
-        Setup::new()
-            .server_with("one", tools(&["b__c", "c"]), "prefix = \"a\"")
-            .server_with("two", tools(&["b__c", "c"]), "prefix = \"a__b\"")
+        Setup::new().server_with("one", tools(&["b__c", "c"]), "prefix = \"a\"").server_with(
+            "two",
+            tools(&["b__c", "c"]),
+            "prefix = \"a__b\"",
+        )
     };
     let checked = setup().output(&["check"]);
     if checked.code == Some(2) {
@@ -104,10 +93,7 @@ fn d032_prefixes_with_the_separator_are_refused_or_kept_apart() {
     let routes = routes(&mut host, 4);
     assert_names(&routes, 45);
     let said: BTreeSet<&str> = routes.iter().map(|(_, said)| said.as_str()).collect();
-    assert_eq!(
-        said,
-        BTreeSet::from(["one:b__c", "one:c", "two:b__c", "two:c"])
-    );
+    assert_eq!(said, BTreeSet::from(["one:b__c", "one:c", "two:b__c", "two:c"]));
     host.finish();
 }
 
@@ -126,10 +112,7 @@ fn d033_long_names_fit_the_budget_and_stay_the_same() {
         .iter()
         .map(|n| format!("t{}", "long_name_".repeat(30).get(..n - 1).unwrap()))
         .collect();
-    let twins = [
-        format!("{}a", "x".repeat(99)),
-        format!("{}b", "x".repeat(99)),
-    ];
+    let twins = [format!("{}a", "x".repeat(99)), format!("{}b", "x".repeat(99))];
     let all: Vec<&str> = natives.iter().chain(&twins).map(String::as_str).collect();
     for budget in [52, 45, 32] {
         let mut before = None;
@@ -144,18 +127,11 @@ fn d033_long_names_fit_the_budget_and_stay_the_same() {
                 assert_eq!(*said, format!("abcdefghijklmnop:{native}"));
                 assert!(name.starts_with("abcdefghijklmnop__"));
                 if native.len() + 18 <= budget {
-                    assert_eq!(
-                        *name,
-                        format!("abcdefghijklmnop__{native}"),
-                        "shortened without need"
-                    );
+                    assert_eq!(*name, format!("abcdefghijklmnop__{native}"), "shortened without need");
                 }
             }
             let names: Vec<String> = routes.into_iter().map(|(name, _)| name).collect();
-            assert!(
-                before.is_none_or(|b| b == names),
-                "names changed over a restart"
-            );
+            assert!(before.is_none_or(|b| b == names), "names changed over a restart");
             before = Some(names);
             host.finish();
         }
@@ -169,9 +145,7 @@ fn d034_the_server_is_sent_its_own_name() {
         let mut scenario = tools(&[native]);
         scenario["era"] = era.word().into();
         scenario["act"] = json!({"do": "line"});
-        let mut host = Setup::new()
-            .server_with("srv", scenario, "prefix = \"other\"")
-            .open(host_era);
+        let mut host = Setup::new().server_with("srv", scenario, "prefix = \"other\"").open(host_era);
         let name = host.tools_count(1).remove(0);
         assert!(name.starts_with("other__"), "{name}");
         let line = host.call(&name, r#"{"name":"other__x"}"#).text();
@@ -220,15 +194,7 @@ fn d035_names_of_built_in_things_are_plain_names() {
         for ((_, said), native) in routes.iter().zip(natives) {
             assert_eq!(*said, format!("s:{native}"));
         }
-        for unknown in [
-            "constructor",
-            "__proto__",
-            "s__",
-            "__",
-            "",
-            "s__hasOwnProperty_",
-            "toString",
-        ] {
+        for unknown in ["constructor", "__proto__", "s__", "__", "", "s__hasOwnProperty_", "toString"] {
             assert_eq!(host.call(unknown, "{}").code(), -32602, "{unknown:?}");
         }
         host.finish();
@@ -239,9 +205,7 @@ fn d035_names_of_built_in_things_are_plain_names() {
 fn lst6_equal_names_of_one_server_keep_the_first() {
     let first = r#"{"name":"t","description":"first","inputSchema":{"type":"object"}}"#;
     let second = r#"{"name":"t","description":"second","inputSchema":{"type":"object"}}"#;
-    let mut host = Setup::new()
-        .server("s", json!({"tools": [first, second, tool("u")]}))
-        .open(Era::Legacy);
+    let mut host = Setup::new().server("s", json!({"tools": [first, second, tool("u")]})).open(Era::Legacy);
     host.tools_count(2);
     assert_eq!(host.tools_raw()[0], first.replace("\"t\"", "\"s__t\""));
     host.wait_stderr("\"t\"");
@@ -251,16 +215,11 @@ fn lst6_equal_names_of_one_server_keep_the_first() {
 #[test]
 fn an_empty_prefix_lets_names_pass() {
     let natives = ["plain", "größe", "with space", "b__t", &"x".repeat(100)];
-    let mut host = Setup::new()
-        .server_with("a", tools(&natives), "prefix = \"\"")
-        .server("b", tools(&["t"]))
-        .open(Era::Legacy);
+    let mut host =
+        Setup::new().server_with("a", tools(&natives), "prefix = \"\"").server("b", tools(&["t"])).open(Era::Legacy);
     let routes = routes(&mut host, 6);
     for ((name, said), native) in routes.iter().zip(natives) {
-        assert_eq!(
-            (name.as_str(), said.as_str()),
-            (native, format!("a:{native}").as_str())
-        );
+        assert_eq!((name.as_str(), said.as_str()), (native, format!("a:{native}").as_str()));
     }
     // The other server gives way where its name would be the same.
     assert!(routes[5].0.starts_with("b__t_"), "{}", routes[5].0);
@@ -286,16 +245,9 @@ fn d040_the_order_is_the_same_each_time() {
         for _ in 0..10 {
             assert_eq!(host.tools_raw(), list);
         }
-        let keys: Vec<String> = host
-            .tools()
-            .iter()
-            .map(|n| n.split("__").next().unwrap().to_owned())
-            .collect();
+        let keys: Vec<String> = host.tools().iter().map(|n| n.split("__").next().unwrap().to_owned()).collect();
         assert!(keys.is_sorted(), "{keys:?}");
-        assert!(
-            before.is_none_or(|b| b == list),
-            "another run, another order"
-        );
+        assert!(before.is_none_or(|b| b == list), "another run, another order");
         before = Some(list);
         host.finish();
     }

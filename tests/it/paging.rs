@@ -21,20 +21,14 @@ fn d041_all_pages_are_collected() {
     {
         let (host_era, era) = CELLS[at % CELLS.len()];
         let mut host = Setup::new()
-            .server(
-                "a",
-                json!({"tool_count": count, "page": page, "cursor": cursor, "era": era.word()}),
-            )
+            .server("a", json!({"tool_count": count, "page": page, "cursor": cursor, "era": era.word()}))
             .server("b", json!({"tool_count": 3}))
             .open(host_era);
         let tools = host.tools_count(count + 3);
         assert!(tools.contains(&format!("a__t{:03}", count - 1)));
         let pages = host.received_of("a", "tools/list").len();
         assert_eq!(pages, count.div_ceil(page), "{cursor}");
-        assert_eq!(
-            host.call(&format!("a__t{:03}", count - 1), "{}").text(),
-            format!("a:t{:03}", count - 1)
-        );
+        assert_eq!(host.call(&format!("a__t{:03}", count - 1), "{}").text(), format!("a:t{:03}", count - 1));
         host.finish();
     }
 }
@@ -44,20 +38,13 @@ fn d042_cursors_that_lead_nowhere_fail_that_list_only() {
     for cursor in ["repeat", "alternate", "fresh"] {
         for era in Era::ALL {
             let mut host = Setup::new()
-                .server(
-                    "loop",
-                    json!({"tool_count": 3, "page": 1, "cursor": cursor, "era": era.word()}),
-                )
+                .server("loop", json!({"tool_count": 3, "page": 1, "cursor": cursor, "era": era.word()}))
                 .server("fine", json!({"tool_count": 2}))
                 .open(era);
             let tools = host.tools();
             let fine = tools.iter().filter(|t| t.starts_with("fine__")).count();
             assert_eq!(fine, 2, "{cursor}: {tools:?}");
-            assert_eq!(
-                tools.len(),
-                tools.iter().collect::<BTreeSet<_>>().len(),
-                "{cursor}: tools are multiplied"
-            );
+            assert_eq!(tools.len(), tools.iter().collect::<BTreeSet<_>>().len(), "{cursor}: tools are multiplied");
             let pages = host.received_of("loop", "tools/list").len();
             assert!(pages <= 1001, "{cursor}: {pages} pages");
             host.wait_stderr("loop");
@@ -80,9 +67,7 @@ fn d042_the_last_good_list_stays() {
         host.tools_count(3);
         let good = host.received_of("a", "tools/list").len();
         host.call("a__t000", "{}");
-        until("it was listed again", PATIENCE, || {
-            host.received_of("a", "tools/list").len() > good + 1
-        });
+        until("it was listed again", PATIENCE, || host.received_of("a", "tools/list").len() > good + 1);
         for _ in 0..3 {
             assert_eq!(host.tools(), ["a__t000", "a__t001", "a__t002"], "{cursor}");
         }
@@ -133,34 +118,22 @@ fn d043_our_own_pages_lose_and_double_nothing() {
 fn d043_a_walk_across_a_change_keeps_what_stayed() {
     let mut host = Setup::new()
         .server("a", json!({"tool_count": 600}))
-        .server(
-            "b",
-            json!({"tool_count": 600, "acts": {"t599": {"do": "change"}}}),
-        )
+        .server("b", json!({"tool_count": 600, "acts": {"t599": {"do": "change"}}}))
         .open(Era::Legacy);
     let end = std::time::Instant::now() + PATIENCE;
     while walk(&mut host).0.len() != 1200 {
         assert!(std::time::Instant::now() < end);
     }
     let first = host.ask("tools/list", "");
-    let mut names: Vec<String> = first.value()["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|t| t["name"].as_str().unwrap().to_owned())
-        .collect();
+    let mut names: Vec<String> =
+        first.value()["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect();
     let mut next = first.result_raw("nextCursor");
     host.call("b__t599", "{}");
     host.note("notifications/tools/list_changed");
     while let Some(cursor) = next {
         let answer = host.ask("tools/list", &format!("\"cursor\":{cursor}"));
-        names.extend(
-            answer.value()["tools"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|t| t["name"].as_str().unwrap().to_owned()),
-        );
+        names
+            .extend(answer.value()["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()));
         next = answer.result_raw("nextCursor");
     }
     let unique: BTreeSet<&String> = names.iter().collect();
@@ -179,17 +152,7 @@ fn pag4_bad_cursors_are_refused() {
     for era in Era::ALL {
         let mut host = Setup::new().server("a", json!({"tool_count": 2})).open(era);
         host.tools_count(2);
-        for cursor in [
-            "\"\"",
-            "\"again\"",
-            "\"0\"",
-            "\"djEuYWJj\"",
-            "\"-1\"",
-            "7",
-            "{}",
-            "[]",
-            "true",
-        ] {
+        for cursor in ["\"\"", "\"again\"", "\"0\"", "\"djEuYWJj\"", "\"-1\"", "7", "{}", "[]", "true"] {
             let answer = host.ask("tools/list", &format!("\"cursor\":{cursor}"));
             assert_eq!(answer.code(), -32602, "{cursor}");
         }
