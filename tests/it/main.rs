@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod config;
+mod corpus;
 mod correlate;
 mod edge;
 mod eras;
