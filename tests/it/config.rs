@@ -1,0 +1,345 @@
+//! Class C: what reaches a child, and what a configuration may not do (D020, D023–D026).
+
+use serde_json::{Value, json};
+
+use crate::host::{Era, Setup, toml_text};
+
+#[test]
+fn d020_every_argument_arrives_as_one_element() {
+    let odd = [
+        "",
+        " ",
+        "two words",
+        "'single'",
+        "\"double\"",
+        "back\\slash",
+        "$HOME",
+        "$(id)",
+        "`id`",
+        "a&b",
+        "a;b|c>d<e",
+        "*",
+        "~",
+        "{a,b}",
+        "ünïcödé 漢字 🦀",
+        "-x",
+        "--config",
+        "--",
+        "line\nbreak",
+        "tab\there",
+        "%PATH%",
+        "!x",
+        "#no comment",
+        "a=b",
+        "$$",
+    ];
+    let mut host =
+        Setup::new().server_args("a", json!({"tool_count": 1, "act": {"do": "argv"}}), "", &odd).open(Era::Legacy);
+    host.tools_count(1);
+    let argv: Vec<String> = serde_json::from_str(&host.call("a__t000", "{}").text()).unwrap();
+    assert_eq!(argv[2..], odd);
+    host.finish();
+}
+
+#[test]
+fn cwd_is_as_configured_and_relative_to_the_file() {
+    let setup = Setup::new();
+    let there = setup.path("there");
+    std::fs::create_dir(&there).unwrap();
+    let mut host = setup
+        .server_with("rel", json!({"tool_count": 1, "act": {"do": "cwd"}}), "cwd = \"there\"")
+        .server_with(
+            "abs",
+            json!({"tool_count": 1, "act": {"do": "cwd"}}),
+            &format!("cwd = {}", toml_text(there.to_str().unwrap())),
+        )
+        .open(Era::Legacy);
+    host.tools_count(2);
+    for key in ["rel", "abs"] {
+        let cwd = host.call(&format!("{key}__t000"), "{}").text();
+        assert_eq!(std::fs::canonicalize(cwd).unwrap(), std::fs::canonicalize(&there).unwrap());
+    }
+    host.finish();
+}
+
+#[test]
+fn d023_references_are_expanded_once() {
+    let mut host = Setup::new()
+        .env("PLAIN", "plain value")
+        .env("NESTED", "${env:PLAIN}")
+        .env("DOLLAR", "$${env:PLAIN} $PLAIN")
+        .env("EMPTY", "")
+        .server_args(
+            "a",
+            json!({"tool_count": 2, "acts": {"t000": {"do": "argv"}, "t001": {"do": "env"}}}),
+            r#"env = { V1 = "${env:PLAIN}", V2 = "x${env:PLAIN}y${env:PLAIN}", V3 = "${env:NESTED}", V4 = "${env:UNSET:-fall back}", V5 = "$${env:PLAIN}", V6 = "${env:UNSET:-}" }"#,
+            &["${env:PLAIN}", "<${env:NESTED}>", "${env:DOLLAR}", "${env:UNSET:-a:-b}", "$${env:PLAIN}", "$${", "${env:PLAIN}${env:PLAIN}"],
+        )
+        .open(Era::Legacy);
+    host.tools_count(2);
+    let argv: Vec<String> = serde_json::from_str(&host.call("a__t000", "{}").text()).unwrap();
+    assert_eq!(
+        argv[2..],
+        [
+            "plain value",
+            "<${env:PLAIN}>",
+            "$${env:PLAIN} $PLAIN",
+            "a:-b",
+            "${env:PLAIN}",
+            "${",
+            "plain valueplain value"
+        ]
+    );
+    let env: Value = serde_json::from_str(&host.call("a__t001", "{}").text()).unwrap();
+    let got: Vec<&str> = ["V1", "V2", "V3", "V4", "V5", "V6"].iter().map(|v| env[v].as_str().unwrap()).collect();
+    assert_eq!(got, ["plain value", "xplain valueyplain value", "${env:PLAIN}", "fall back", "${env:PLAIN}", ""]);
+    host.finish();
+}
+
+#[test]
+fn d023_files_are_read_where_they_are_named() {
+    let setup = Setup::new();
+    std::fs::write(setup.path("token"), "s3cret-from-file\n").unwrap();
+    let reference = format!("${{file:{}}}", setup.path("token").display());
+    let mut host = setup
+        .server_with(
+            "a",
+            json!({"tool_count": 1, "act": {"do": "env"}}),
+            &format!("env = {{ TOKEN = {} }}", toml_text(&reference)),
+        )
+        .open(Era::Legacy);
+    host.tools_count(1);
+    let env: Value = serde_json::from_str(&host.call("a__t000", "{}").text()).unwrap();
+    assert_eq!(env["TOKEN"].as_str().unwrap().trim_end(), "s3cret-from-file");
+    host.finish();
+}
+
+#[test]
+fn d023_an_unset_variable_disables_that_server_only() {
+    let setup = || {
+        Setup::new()
+            .server_with("lacks", json!({"tool_count": 1}), r#"env = { A = "${env:NOT_SET_ANYWHERE}" }"#)
+            .server("fine", json!({"tool_count": 1}))
+    };
+    let mut host = setup().open(Era::Legacy);
+    assert_eq!(host.tools(), ["fine__t000"]);
+    host.wait_stderr("NOT_SET_ANYWHERE");
+    assert_eq!(host.starts("lacks"), 0);
+    host.finish();
+
+    let checked = setup().output(&["check"]);
+    assert_eq!(checked.code, Some(2), "{}{}", checked.out, checked.err);
+    let said = format!("{}{}", checked.out, checked.err);
+    for word in ["lacks", "env", "NOT_SET_ANYWHERE"] {
+        assert!(said.contains(word), "{word} is missing: {said}");
+    }
+}
+
+#[test]
+fn d023_hosts_own_files_load_as_they_are() {
+    let setup = Setup::new().env("NAME", "value");
+    let args = setup.scenario("My Server", json!({"tool_count": 1, "act": {"do": "env"}}));
+    let file = setup.path("host.json");
+    let text = json!({"mcpServers": {"My Server": {
+        "command": crate::host::fake(), "args": args, "env": {"A": "${NAME}", "B": "${env:NAME}", "C": "${MISSING:-d}"},
+        "autoApprove": ["x"], "someVendorMember": {"y": 1},
+    }}});
+    std::fs::write(&file, text.to_string()).unwrap();
+    // The later file adds to the first one.
+    let mut host = setup.arg("--config").arg(file.to_str().unwrap()).open(Era::Legacy);
+    let tools = host.tools_count(1);
+    let env: Value = serde_json::from_str(&host.call(&tools[0], "{}").text()).unwrap();
+    assert_eq!((&env["A"], &env["B"], &env["C"]), (&json!("value"), &json!("value"), &json!("d")));
+    host.finish();
+}
+
+#[test]
+fn d024_children_get_the_allow_list_and_their_own_env_only() {
+    let mut host = Setup::new()
+        .env("CANARY_TOKEN", "must-not-arrive")
+        .env("AWS_SECRET_ACCESS_KEY", "must-not-arrive")
+        .env("ONEGATE_CONFIG_X", "must-not-arrive")
+        .env("LD_PRELOAD_X", "must-not-arrive")
+        .env("LC_TIME", "C")
+        .env("TZ", "UTC")
+        .env("LANG", "C.UTF-8")
+        .env("https_proxy", "http://127.0.0.1:9")
+        .env("NODE_EXTRA_CA_CERTS", "/ca.pem")
+        .env("npm_config_cache", "/npm")
+        .head("[gateway]\npass_env = [\"npm_config_*\"]")
+        .server_with(
+            "a",
+            json!({"tool_count": 1, "act": {"do": "env"}}),
+            r#"env = { OWN = "a's", TZ = "Europe/Vienna" }"#,
+        )
+        .server_with("b", json!({"tool_count": 1, "act": {"do": "env"}}), r#"env = { OTHER = "b's" }"#)
+        .open(Era::Legacy);
+    host.tools_count(2);
+    let mut env =
+        |key: &str| -> Value { serde_json::from_str(&host.call(&format!("{key}__t000"), "{}").text()).unwrap() };
+    let (a, b) = (env("a"), env("b"));
+    assert!(!a.to_string().contains("must-not-arrive"), "{a}");
+    for (name, value) in [
+        ("LC_TIME", "C"),
+        ("LANG", "C.UTF-8"),
+        ("https_proxy", "http://127.0.0.1:9"),
+        ("NODE_EXTRA_CA_CERTS", "/ca.pem"),
+        ("npm_config_cache", "/npm"),
+        ("OWN", "a's"),
+        ("TZ", "Europe/Vienna"),
+    ] {
+        assert_eq!(a[name], value, "{name}");
+    }
+    assert_eq!(
+        (&b["TZ"], &b["OTHER"], &b["OWN"], &a["OTHER"]),
+        (&json!("UTC"), &json!("b's"), &Value::Null, &Value::Null)
+    );
+    let known = |name: &str| {
+        let fixed = [
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "LANG",
+            "TZ",
+            "TERM",
+            "TMPDIR",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "NODE_EXTRA_CA_CERTS",
+            "REQUESTS_CA_BUNDLE",
+            "OWN",
+        ];
+        // `PWD` and its like are made by shells, not passed by us.
+        fixed.contains(&name)
+            || ["LC_", "XDG_", "npm_config_"].iter().any(|p| name.starts_with(p))
+            || name.to_lowercase().ends_with("_proxy")
+    };
+    let strange: Vec<&String> = a.as_object().unwrap().keys().filter(|name| !known(name)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    host.finish();
+}
+
+#[test]
+fn d025_secrets_appear_in_no_output() {
+    const CANARY: &str = "canary-5f1d-secret";
+    let setup = || {
+        Setup::new()
+            .env("SECRET", CANARY)
+            .server_args(
+                "works",
+                json!({"tool_count": 1}),
+                r#"env = { TOKEN = "${env:SECRET}" }"#,
+                &["--key=${env:SECRET}"],
+            )
+            .server_args(
+                "fails",
+                json!({"exit_at_start": 1}),
+                r#"env = { TOKEN = "${env:SECRET}" }"#,
+                &["${env:SECRET}"],
+            )
+            .raw("[servers.missing]\ncommand = \"no-such-${env:SECRET}\"\nargs = [\"${env:SECRET}\"]\n")
+            .raw("[servers.nodir]\ncommand = \"/bin/true\"\ncwd = \"/nonexistent/${env:SECRET}\"\n")
+    };
+    for command in [
+        &["check"][..],
+        &["check", "--json"],
+        &["tools"],
+        &["tools", "--json"],
+        &["tools", "--log", "trace"],
+        &["call", "works__t000", "{}", "--log", "trace"],
+        &["call", "fails__t000", "{}"],
+    ] {
+        let shown = setup().output(command);
+        let said = format!("{}{}", shown.out, shown.err);
+        assert!(!said.contains(CANARY), "{command:?} shows the secret:\n{said}");
+        assert!(!said.is_empty(), "{command:?} says nothing");
+    }
+    let mut host = setup().arg("--log").arg("trace").open(Era::Legacy);
+    host.tools_count(1);
+    assert_eq!(host.call("works__t000", "{}").text(), "works:t000");
+    let answer = host.call("fails__t000", "{}");
+    assert!(!answer.line.contains(CANARY));
+    host.wait_stderr("fails");
+    assert!(!host.stderr().contains(CANARY), "{}", host.stderr());
+    host.finish();
+}
+
+#[test]
+fn d026_one_bad_rule_among_ten_stops_the_start() {
+    let good = r#""r*", "s*", "t0*", "a_?", "b", "c", "d", "e", "f""#;
+    for (rules, named) in [
+        (format!("tools = {{ allow = [{good}, \"[z-\"] }}"), "[z-"),
+        (format!("tools = {{ deny = [\"[\", {good}] }}"), "deny"),
+        (format!("tools = {{ allow = [{good}, 7] }}"), "allow"),
+        (format!("tools = {{ alow = [{good}] }}"), "alow"),
+        (format!("tools = {{ deny = {{ all = [{good}] }} }}"), "deny"),
+    ] {
+        let setup = || Setup::new().server_with("a", json!({"tool_count": 1}), &rules);
+        for command in [&["check"][..], &["tools"]] {
+            let shown = setup().output(command);
+            assert_eq!(shown.code, Some(2), "{rules} {command:?}\n{}{}", shown.out, shown.err);
+            let said = format!("{}{}", shown.out, shown.err);
+            assert!(said.contains(named) && said.contains("onegate.toml"), "{said}");
+        }
+        let mut host = setup().start();
+        assert_eq!(host.wait_end(crate::host::PATIENCE).code(), Some(2), "{rules}");
+        assert_eq!(host.starts("a"), 0, "{rules}: a server ran without its rules");
+    }
+}
+
+#[test]
+fn faults_are_told_all_at_once_with_file_line_and_nearest_key() {
+    let setup = Setup::new()
+        .head("[gateway]\nname_budgit = 30")
+        .server_with("a", json!({}), "era = \"ancient\"\nstrat = \"lazy\"")
+        .raw("[servers.BAD]\ncommand = \"x\"\n[servers.onegate]\ncommand = \"x\"\n[servres.b]\ncommand = \"x\"\n");
+    let shown = setup.output(&["check"]);
+    assert_eq!(shown.code, Some(2));
+    let said = format!("{}{}", shown.out, shown.err);
+    for word in [
+        "name_budgit",
+        "name_budget",
+        "ancient",
+        "strat",
+        "start",
+        "BAD",
+        "servers.onegate",
+        "servres",
+        "onegate.toml:2",
+    ] {
+        assert!(said.contains(word), "{word} is missing:\n{said}");
+    }
+}
+
+#[test]
+fn hidden_tools_are_unknown_by_list_and_call() {
+    for era in Era::ALL {
+        let tools: Vec<String> = ["read_file", "list_dir", "delete_all", "read_delete", "other"]
+            .iter()
+            .map(|n| format!(r#"{{"name":"{n}","inputSchema":{{"type":"object"}}}}"#))
+            .collect();
+        let mut host = Setup::new()
+            .server_with(
+                "a",
+                json!({"tools": tools}),
+                r#"tools = { allow = ["read_*", "list_*"], deny = ["*delete*"] }"#,
+            )
+            .open(era);
+        assert_eq!(host.tools_count(2), ["a__read_file", "a__list_dir"]);
+        for hidden in
+            ["a__delete_all", "a__read_delete", "a__other", "a__nothing", "delete_all", "read_file", "a__READ_FILE"]
+        {
+            assert_eq!(host.call(hidden, "{}").code(), -32602, "{hidden}");
+        }
+        let hidden = host.call("a__other", "{}").error().to_string();
+        assert_eq!(
+            hidden.replace("other", "X"),
+            host.call("a__nothing", "{}").error().to_string().replace("nothing", "X")
+        );
+        assert_eq!(host.call("a__read_file", "{}").text(), "a:read_file");
+        assert_eq!(host.received_of("a", "tools/call").len(), 1, "a hidden tool was called");
+        host.finish();
+    }
+}

@@ -1,0 +1,706 @@
+//! The scripted host: writes a configuration, starts the program, speaks raw lines, waits with a bound, and looks
+//! afterwards whether any process is left.
+//!
+//! Knows nothing of what is right: the tests decide. Ids are compared as raw text, so `1` and `"1"` differ.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tempfile::TempDir;
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The modern `_meta` members of a host that can do nothing.
+pub(crate) const MODERN_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"test-host","version":"1"}"#;
+
+/// Which protocol the host speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// `initialize`, 2025-11-25.
+    Legacy,
+    /// `_meta` on each request, 2026-07-28.
+    Modern,
+}
+
+impl Era {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Legacy, Self::Modern];
+
+    /// The word of the fake's scenario.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// The four cells, host × server.
+pub(crate) const CELLS: [(Era, Era); 4] =
+    [(Era::Legacy, Era::Legacy), (Era::Legacy, Era::Modern), (Era::Modern, Era::Legacy), (Era::Modern, Era::Modern)];
+
+/// The program under test.
+pub(crate) fn onegate() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_onegate"))
+}
+
+/// The scriptable server, built beside it as an example.
+pub(crate) fn fake() -> PathBuf {
+    let path = onegate().with_file_name("examples").join("fake-server");
+    assert!(path.exists(), "{path:?} is missing: run `cargo build --example fake-server`");
+    path
+}
+
+/// A folder with a configuration in it, and the environment that goes with it.
+pub(crate) struct Setup {
+    dir: TempDir,
+    head: String,
+    servers: String,
+    env: Vec<(String, String)>,
+    args: Vec<String>,
+    backlog: usize,
+}
+
+impl Setup {
+    /// Nothing configured.
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("onegate-it-").tempdir().unwrap();
+        for sub in ["home", "work", "run", "xdg/config", "xdg/state", "xdg/cache", "xdg/data"] {
+            std::fs::create_dir_all(dir.path().join(sub)).unwrap();
+        }
+        Self { dir, head: String::new(), servers: String::new(), env: Vec::new(), args: Vec::new(), backlog: 100_000 }
+    }
+
+    /// The folder; every process of this setup has it in its arguments or environment.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A file inside the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Text before the servers, for example `[gateway]`.
+    pub(crate) fn head(mut self, text: &str) -> Self {
+        self.head.push_str(text);
+        self.head.push('\n');
+        self
+    }
+
+    /// Raw configuration text after what was added so far.
+    pub(crate) fn raw(mut self, text: &str) -> Self {
+        self.servers.push_str(text);
+        self.servers.push('\n');
+        self
+    }
+
+    /// A variable of the gateway's own environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// More arguments of `onegate run`.
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    /// The host reads a line only when a test waits for one; else everything is read at once.
+    pub(crate) fn reads_on_demand(mut self) -> Self {
+        self.backlog = 0;
+        self
+    }
+
+    /// Writes a scenario and returns the arguments that make the fake follow it.
+    pub(crate) fn scenario(&self, key: &str, mut scenario: Value) -> Vec<String> {
+        if scenario.get("label").is_none() {
+            scenario["label"] = key.into();
+        }
+        let path = self.path(&format!("{key}.json"));
+        std::fs::write(&path, scenario.to_string()).unwrap();
+        vec!["--scenario".to_owned(), path.to_str().unwrap().to_owned()]
+    }
+
+    /// A fake server.
+    pub(crate) fn server(self, key: &str, scenario: Value) -> Self {
+        self.server_with(key, scenario, "")
+    }
+
+    /// A fake server with more configuration lines. `args = [` in them replaces nothing: use `more_args`.
+    pub(crate) fn server_with(self, key: &str, scenario: Value, lines: &str) -> Self {
+        self.server_args(key, scenario, lines, &[])
+    }
+
+    /// A fake server with more arguments.
+    pub(crate) fn server_args(mut self, key: &str, scenario: Value, lines: &str, more: &[&str]) -> Self {
+        let mut args = self.scenario(key, scenario);
+        args.extend(more.iter().map(|&a| a.to_owned()));
+        let table = format!(
+            "[servers.{key}]\ncommand = {}\nargs = {}\n",
+            toml_text(fake().to_str().unwrap()),
+            toml_list(&args)
+        );
+        self.servers.push_str(&table);
+        if !lines.contains("timeouts") {
+            self.servers.push_str("timeouts = { start = \"20s\", probe = \"10s\", call = \"20s\" }\n");
+        }
+        self.servers.push_str(lines);
+        self.servers.push('\n');
+        self
+    }
+
+    /// Writes the configuration and returns its path.
+    pub(crate) fn write(&self) -> PathBuf {
+        let path = self.path("onegate.toml");
+        std::fs::write(&path, format!("{}\n{}", self.head, self.servers)).unwrap();
+        path
+    }
+
+    /// `onegate COMMAND --config …`, not started, in a clean environment of its own.
+    #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
+    pub(crate) fn command(&self, command: &[&str]) -> Command {
+        let config = self.write();
+        let mut run = Command::new(onegate());
+        run.args(command).arg("--config").arg(config);
+        self.surround(&mut run);
+        run
+    }
+
+    fn surround(&self, run: &mut Command) {
+        run.current_dir(self.path("work"))
+            .env_clear()
+            .env("PATH", std::env::var("PATH").unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .env("TMPDIR", self.dir())
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("XDG_CONFIG_HOME", self.path("xdg/config"))
+            .env("XDG_STATE_HOME", self.path("xdg/state"))
+            .env("XDG_CACHE_HOME", self.path("xdg/cache"))
+            .env("XDG_DATA_HOME", self.path("xdg/data"))
+            .envs(self.env.iter().cloned());
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn output(&self, command: &[&str]) -> Output {
+        let mut run = self.command(command);
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = run.spawn().unwrap();
+        let out = collect(child.stdout.take().unwrap());
+        let err = collect(child.stderr.take().unwrap());
+        let status = wait_exit(&mut child, PATIENCE).unwrap_or_else(|| {
+            let _ = child.kill();
+            panic!("{command:?} did not end");
+        });
+        Output { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
+    }
+
+    /// Starts `onegate run`, says nothing yet.
+    pub(crate) fn start(self) -> Host {
+        let mut run = self.command(&["run"]);
+        run.args(&self.args);
+        Host::spawn(run, self)
+    }
+
+    /// Starts `onegate run` and opens it in the host's era.
+    pub(crate) fn open(self, era: Era) -> Host {
+        let mut host = self.start();
+        host.open(era);
+        host
+    }
+
+    /// Starts a fake by itself.
+    #[expect(clippy::disallowed_methods, reason = "the tests start the fake under test")]
+    pub(crate) fn fake_alone(self, scenario: Value) -> Host {
+        let args = self.scenario("alone", scenario);
+        let mut run = Command::new(fake());
+        run.args(args);
+        self.surround(&mut run);
+        Host::spawn(run, self)
+    }
+}
+
+/// What a command left behind.
+pub(crate) struct Output {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A text as a TOML string.
+pub(crate) fn toml_text(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Texts as a TOML array.
+pub(crate) fn toml_list(items: &[String]) -> String {
+    let items: Vec<String> = items.iter().map(|i| toml_text(i)).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for the end of a child, at most that long.
+pub(crate) fn wait_exit(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Asks again and again until it holds; panics at the limit.
+pub(crate) fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The members of a JSON object as raw text.
+pub(crate) type Members = BTreeMap<String, Box<RawValue>>;
+
+/// One line of the gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) line: String,
+    members: Members,
+}
+
+impl Message {
+    fn new(line: String) -> Self {
+        let members: Members = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("stdout holds a line that is no JSON object ({error}): {line:.400}"));
+        assert_eq!(members.get("jsonrpc").map(|v| v.get()), Some("\"2.0\""), "no JSON-RPC 2.0: {line:.400}");
+        Self { line, members }
+    }
+
+    /// A member, raw.
+    pub(crate) fn raw(&self, key: &str) -> Option<&str> {
+        self.members.get(key).map(|v| v.get())
+    }
+
+    pub(crate) fn method(&self) -> Option<String> {
+        serde_json::from_str(self.raw("method")?).ok()
+    }
+
+    /// The result, raw; panics for an error.
+    pub(crate) fn result(&self) -> &str {
+        self.raw("result").unwrap_or_else(|| panic!("no result: {:.600}", self.line))
+    }
+
+    /// A member of the result, raw.
+    pub(crate) fn result_raw(&self, key: &str) -> Option<String> {
+        let members: Members = serde_json::from_str(self.result()).unwrap();
+        members.get(key).map(|v| v.get().to_owned())
+    }
+
+    /// The result, decoded.
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_str(self.result()).unwrap()
+    }
+
+    /// The first text block of a tool's result.
+    pub(crate) fn text(&self) -> String {
+        let value = self.value();
+        let text = value["content"][0]["text"].as_str();
+        text.unwrap_or_else(|| panic!("no text: {:.600}", self.line)).to_owned()
+    }
+
+    /// The error, decoded; panics for a result.
+    pub(crate) fn error(&self) -> Value {
+        let raw = self.raw("error").unwrap_or_else(|| panic!("no error: {:.600}", self.line));
+        serde_json::from_str(raw).unwrap()
+    }
+
+    /// The error's code.
+    pub(crate) fn code(&self) -> i64 {
+        self.error()["code"].as_i64().unwrap()
+    }
+
+    /// `error.data.reason`, the stable word for a failure.
+    pub(crate) fn reason(&self) -> String {
+        self.error()["data"]["reason"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The params, decoded.
+    pub(crate) fn params(&self) -> Value {
+        self.raw("params").map_or(Value::Null, |p| serde_json::from_str(p).unwrap())
+    }
+}
+
+/// A running program and the host's end of its pipes.
+pub(crate) struct Host {
+    pub(crate) child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Vec<u8>>,
+    inbox: VecDeque<Message>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    next_id: u64,
+    pub(crate) era: Era,
+    setup: Setup,
+}
+
+impl Host {
+    fn spawn(mut run: Command, setup: Setup) -> Self {
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = run.spawn().unwrap();
+        let (send, lines) = sync_channel(setup.backlog);
+        let out = child.stdout.take().unwrap();
+        thread::spawn(move || {
+            let mut out = BufReader::new(out);
+            loop {
+                let mut line = Vec::new();
+                match out.read_until(b'\n', &mut line) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+                line.pop_if(|b| *b == b'\n');
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let stderr = Arc::new(Mutex::new(Vec::new()));
+        let mut err = child.stderr.take().unwrap();
+        let kept = Arc::clone(&stderr);
+        thread::spawn(move || {
+            let mut chunk = [0; 8192];
+            while let Ok(n @ 1..) = err.read(&mut chunk) {
+                kept.lock().unwrap().extend_from_slice(&chunk[..n]);
+            }
+        });
+        let stdin = child.stdin.take();
+        Self { child, stdin, lines, inbox: VecDeque::new(), stderr, next_id: 0, era: Era::Legacy, setup }
+    }
+
+    /// Opens the session as the era asks for.
+    pub(crate) fn open(&mut self, era: Era) -> Message {
+        match era {
+            Era::Legacy => self.initialize("2025-11-25"),
+            Era::Modern => {
+                self.era = era;
+                self.ask("server/discover", "")
+            }
+        }
+    }
+
+    /// `initialize` and `notifications/initialized`.
+    pub(crate) fn initialize(&mut self, version: &str) -> Message {
+        self.era = Era::Legacy;
+        let answer = self.ask(
+            "initialize",
+            &format!(
+                r#""protocolVersion":{},"capabilities":{{}},"clientInfo":{{"name":"test-host","version":"1"}}"#,
+                Value::from(version)
+            ),
+        );
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        answer
+    }
+
+    /// The folder of this run.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.setup.path(name)
+    }
+
+    /// Everything the program said on stderr so far.
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until stderr holds a text.
+    pub(crate) fn wait_stderr(&self, text: &str) {
+        until(&format!("stderr holds {text:?}"), PATIENCE, || self.stderr().contains(text));
+    }
+
+    /// What a fake was sent, line by line.
+    pub(crate) fn received(&self, key: &str) -> Vec<String> {
+        let text = std::fs::read(self.path(&format!("{key}.json.received"))).unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+    }
+
+    /// The received lines with that method.
+    pub(crate) fn received_of(&self, key: &str, method: &str) -> Vec<Members> {
+        let lines = self.received(key);
+        let parsed = lines.iter().filter_map(|l| serde_json::from_str::<Members>(l).ok());
+        let quoted = Value::from(method).to_string();
+        parsed.filter(|m| m.get("method").is_some_and(|v| v.get() == quoted)).collect()
+    }
+
+    /// How often a fake was started.
+    pub(crate) fn starts(&self, key: &str) -> usize {
+        let text = std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap_or_default();
+        text.lines().count()
+    }
+
+    /// Writes one line.
+    pub(crate) fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\n").as_bytes());
+    }
+
+    /// Writes bytes.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("input is still open");
+        if let Err(error) = stdin.write_all(bytes).and_then(|()| stdin.flush()) {
+            panic!("cannot write to the program: {error}\n{}", self.stderr());
+        }
+    }
+
+    /// Sends a request with the members of its params; returns its raw id.
+    pub(crate) fn post(&mut self, method: &str, members: &str) -> String {
+        self.post_meta(method, members, "")
+    }
+
+    /// The same with more members of `_meta`.
+    pub(crate) fn post_meta(&mut self, method: &str, members: &str, meta: &str) -> String {
+        self.next_id += 1;
+        let id = self.next_id.to_string();
+        self.post_as(&id, method, members, meta);
+        id
+    }
+
+    /// The same with a raw id.
+    pub(crate) fn post_as(&mut self, id: &str, method: &str, members: &str, meta: &str) {
+        let params = self.params(members, meta);
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{}{params}}}"#, Value::from(method)));
+    }
+
+    /// `,"params":{…}` of this era; empty when there is nothing in it.
+    fn params(&self, members: &str, meta: &str) -> String {
+        let meta = match self.era {
+            Era::Legacy if meta.is_empty() => String::new(),
+            Era::Legacy => format!("\"_meta\":{{{meta}}}"),
+            Era::Modern if meta.is_empty() => format!("\"_meta\":{{{MODERN_META}}}"),
+            Era::Modern => format!("\"_meta\":{{{meta},{MODERN_META}}}"),
+        };
+        let parts: Vec<&str> = [members, &meta].into_iter().filter(|p| !p.is_empty()).collect();
+        if parts.is_empty() { String::new() } else { format!(",\"params\":{{{}}}", parts.join(",")) }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) fn ask(&mut self, method: &str, members: &str) -> Message {
+        let id = self.post(method, members);
+        self.answer(&id)
+    }
+
+    /// The next line within the limit.
+    pub(crate) fn next(&mut self, limit: Duration) -> Option<Message> {
+        match self.inbox.pop_front() {
+            Some(message) => Some(message),
+            None => self.fresh(limit),
+        }
+    }
+
+    /// The next line as it is, also when it is no object.
+    pub(crate) fn raw_line(&mut self, limit: Duration) -> Option<String> {
+        let line = self.lines.recv_timeout(limit).ok()?;
+        Some(String::from_utf8(line).expect("stdout is UTF-8"))
+    }
+
+    fn fresh(&mut self, limit: Duration) -> Option<Message> {
+        match self.lines.recv_timeout(limit) {
+            Ok(line) => Some(Message::new(String::from_utf8(line).expect("stdout is UTF-8"))),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// The first line that fits, out of those kept or to come; the others are kept.
+    pub(crate) fn pick(&mut self, what: &str, limit: Duration, fits: impl Fn(&Message) -> bool) -> Message {
+        self.try_pick(limit, fits).unwrap_or_else(|| {
+            let kept: Vec<String> = self.inbox.iter().map(|m| format!("{:.300}", m.line)).collect();
+            panic!("no {what} within {limit:?}\nkept: {kept:#?}\nstderr:\n{}", self.stderr())
+        })
+    }
+
+    /// The same without the panic.
+    pub(crate) fn try_pick(&mut self, limit: Duration, fits: impl Fn(&Message) -> bool) -> Option<Message> {
+        if let Some(at) = self.inbox.iter().position(&fits) {
+            return self.inbox.remove(at);
+        }
+        let end = Instant::now() + limit;
+        loop {
+            let message = self.fresh(end.saturating_duration_since(Instant::now()))?;
+            if fits(&message) {
+                return Some(message);
+            }
+            self.inbox.push_back(message);
+        }
+    }
+
+    /// The answer with that raw id.
+    pub(crate) fn answer(&mut self, id: &str) -> Message {
+        self.pick(&format!("answer to {id}"), PATIENCE, |m| m.raw("id") == Some(id) && m.method().is_none())
+    }
+
+    /// The next notification or request of that method.
+    pub(crate) fn note(&mut self, method: &str) -> Message {
+        self.pick(method, PATIENCE, |m| m.method().as_deref() == Some(method))
+    }
+
+    /// Everything that is there once a fresh request has been answered: whatever was under way before it on the
+    /// same pipe has arrived.
+    pub(crate) fn drained(&mut self) -> Vec<Message> {
+        let id = self.post("tools/list", "");
+        let _ = self.answer(&id);
+        self.inbox.drain(..).collect()
+    }
+
+    /// Calls a tool with raw arguments and waits.
+    pub(crate) fn call(&mut self, name: &str, arguments: &str) -> Message {
+        let id = self.post_call(name, arguments);
+        self.answer(&id)
+    }
+
+    /// Calls a tool, does not wait.
+    pub(crate) fn post_call(&mut self, name: &str, arguments: &str) -> String {
+        self.post("tools/call", &format!(r#""name":{},"arguments":{arguments}"#, Value::from(name)))
+    }
+
+    /// The definitions of one list answer, raw.
+    pub(crate) fn tools_raw(&mut self) -> Vec<String> {
+        let answer = self.ask("tools/list", "");
+        let raw = answer.result_raw("tools").unwrap();
+        let items: Vec<Box<RawValue>> = serde_json::from_str(&raw).unwrap();
+        items.iter().map(|i| i.get().to_owned()).collect()
+    }
+
+    /// The names of one list answer.
+    pub(crate) fn tools(&mut self) -> Vec<String> {
+        let name = |raw: &String| serde_json::from_str::<Value>(raw).unwrap()["name"].as_str().unwrap().to_owned();
+        self.tools_raw().iter().map(name).collect()
+    }
+
+    /// Lists until it is as wished: late servers arrive by and by.
+    pub(crate) fn tools_until(&mut self, what: &str, fits: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let tools = self.tools();
+            if fits(&tools) {
+                return tools;
+            }
+            assert!(Instant::now() < end, "never {what}; last {tools:?}\n{}", self.stderr());
+            // A change is told; ask again then, or after a while in case it came before.
+            let _ = self.try_pick(Duration::from_millis(200), |m| {
+                m.method().as_deref() == Some("notifications/tools/list_changed")
+            });
+        }
+    }
+
+    /// Waits for that many tools.
+    pub(crate) fn tools_count(&mut self, count: usize) -> Vec<String> {
+        self.tools_until(&format!("{count} tools"), |tools| tools.len() == count)
+    }
+
+    /// Closes the input.
+    pub(crate) fn close_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Sends a signal, by its name, to the program alone.
+    #[expect(clippy::disallowed_methods, reason = "signals without unsafe code: by the shell's own kill")]
+    pub(crate) fn signal(&self, name: &str) {
+        let script = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
+    }
+
+    /// The program's largest resident size so far.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Processes of this setup that live: pid and command line.
+    pub(crate) fn processes(&self) -> Vec<(u32, String)> {
+        processes_of(self.setup.dir())
+    }
+
+    /// Waits for the program's end.
+    pub(crate) fn wait_end(&mut self, limit: Duration) -> ExitStatus {
+        wait_exit(&mut self.child, limit).unwrap_or_else(|| panic!("did not end within {limit:?}\n{}", self.stderr()))
+    }
+
+    /// Waits until no process of this setup lives.
+    pub(crate) fn all_gone(&self, limit: Duration) {
+        until("every process is gone", limit, || {
+            let left = self.processes();
+            left.is_empty()
+        });
+    }
+
+    /// Ends as hosts do: closes the input; exit 0, no process left.
+    pub(crate) fn finish(mut self) {
+        self.close_input();
+        let status = self.wait_end(Duration::from_secs(10));
+        assert_eq!(status.code(), Some(0), "exit code after end of input\n{}", self.stderr());
+        self.all_gone(Duration::from_secs(5));
+        assert!(!self.stderr().contains("panicked"), "a panic:\n{}", self.stderr());
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let text = self.stderr();
+            let tail = text.len().saturating_sub(4000);
+            let tail = text.get(tail..).unwrap_or(&text);
+            let _ = writeln!(std::io::stderr(), "--- stderr of the program ---\n{tail}\n---");
+        }
+        self.stdin = None;
+        if self.child.try_wait().ok().flatten().is_none() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+        // What a failed test left is ended here, by pid, so that it does not pile up.
+        for (pid, _) in self.processes() {
+            kill(pid);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "signals without unsafe code: by the shell's own kill")]
+fn kill(pid: u32) {
+    let script = format!("kill -KILL {pid} 2>/dev/null");
+    let _ = Command::new("/bin/sh").args(["-c", &script]).status();
+}
+
+/// Processes that have the folder in their arguments, environment or working directory.
+pub(crate) fn processes_of(dir: &Path) -> Vec<(u32, String)> {
+    let mark = dir.to_str().unwrap().as_bytes();
+    let holds = |bytes: &[u8]| bytes.windows(mark.len()).any(|w| w == mark);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+        let cmdline = read("cmdline");
+        let here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+        if here || holds(&cmdline) || holds(&read("environ")) {
+            found.push((pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")));
+        }
+    }
+    found
+}
