@@ -1,1 +1,116 @@
-//! The cli room.
+//! The commands: each loads the configuration, does its work, and ends with a documented exit code.
+//!
+//! Results go to stdout, everything else to stderr. What a command prints for people it also prints as JSON.
+
+mod call;
+mod check;
+mod demo;
+mod demo_server;
+mod exit;
+mod load;
+mod out;
+mod progress;
+mod run;
+mod tools;
+mod trust;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use exit::Exit;
+
+/// One MCP server in front of many.
+#[derive(Parser)]
+#[command(name = "onegate", version, about, long_about = None, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command that reads the configuration takes.
+#[derive(clap::Args, Default)]
+struct Common {
+    /// Configuration file; repeatable, later ones win. Replaces the search for one.
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// What is logged on stderr: off, error, warn, info, debug, trace, or targets such as onegate=debug.
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a host on standard input and output: what goes into a host's configuration.
+    Run(run::Args),
+    /// Check the configuration without starting anything: all faults at once.
+    Check(check::Args),
+    /// Start the servers and show the tools as a host sees them, with their size.
+    Tools(tools::Args),
+    /// Call one tool through the whole pipeline.
+    Call(call::Args),
+    /// Trust the onegate.toml of a folder, as it is now.
+    Trust(trust::Args),
+    /// See it work: two small built-in servers, their tools, a call.
+    Demo(demo::Args),
+    /// Print the JSON Schema of the configuration, for editors.
+    Schema,
+    /// Print the completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// One of the demo's servers.
+    #[command(hide = true)]
+    DemoServer(demo_server::Args),
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are results, everything else is a fault of usage; clap knows which.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Fine.into() };
+        }
+    };
+    let done = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Tools(args) => tools::run(&args),
+        Command::Call(args) => call::run(args),
+        Command::Trust(args) => trust::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Schema => out::text(&crate::config::json_schema()).map(|()| Exit::Fine),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "onegate", &mut script);
+            out::text(&String::from_utf8_lossy(&script)).map(|()| Exit::Fine)
+        }
+        Command::DemoServer(args) => demo_server::run(&args),
+    };
+    match done {
+        Ok(exit) => exit.into(),
+        // Whoever reads our output has had enough.
+        Err(error) if out::is_broken_pipe(&error) => Exit::Fine.into(),
+        Err(error) => {
+            out::say(&format!("onegate: {error:#}"));
+            Exit::Failed.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -25,11 +25,7 @@ pub(super) enum Shape {
     /// A whole number within bounds.
     Count { min: i64, max: i64 },
     /// A duration within bounds; where `never`, also that word.
-    Period {
-        never: bool,
-        min: Duration,
-        max: Duration,
-    },
+    Period { never: bool, min: Duration, max: Duration },
     /// One of these words.
     Word(&'static [&'static str]),
     /// Log directives.
@@ -65,26 +61,20 @@ impl Check<'_> {
             Shape::Variables => return self.variables(node, path),
             Shape::Texts => return self.list(node, path, |_| None),
             Shape::Patterns => return self.list(node, path, |text| glob(text).err()),
-            Shape::Bool => {
-                (!matches!(node.value, Value::Bool(_))).then(|| expected("`true` or `false`", node))
-            }
+            Shape::Bool => (!matches!(node.value, Value::Bool(_))).then(|| expected("`true` or `false`", node)),
             Shape::Count { min, max } => {
                 if let Value::Integer(number) = node.value {
-                    (!(*min..=*max).contains(&number))
-                        .then(|| format!("{number} is not within {min} to {max}"))
+                    (!(*min..=*max).contains(&number)).then(|| format!("{number} is not within {min} to {max}"))
                 } else {
                     Some(expected("a whole number", node))
                 }
             }
-            Shape::Text
-            | Shape::Name
-            | Shape::Period { .. }
-            | Shape::Word(_)
-            | Shape::Log
-            | Shape::Prefix => match node.as_text() {
-                Some(text) => text_problem(text, shape),
-                None => Some(expected("a text", node)),
-            },
+            Shape::Text | Shape::Name | Shape::Period { .. } | Shape::Word(_) | Shape::Log | Shape::Prefix => {
+                match node.as_text() {
+                    Some(text) => text_problem(text, shape),
+                    None => Some(expected("a text", node)),
+                }
+            }
         };
         let Some(message) = problem else { return true };
         let meant = match (shape, node.as_text()) {
@@ -184,12 +174,7 @@ impl Check<'_> {
         })
     }
 
-    fn list(
-        &mut self,
-        node: &mut Node,
-        path: &str,
-        problem: impl Fn(&str) -> Option<String>,
-    ) -> bool {
+    fn list(&mut self, node: &mut Node, path: &str, problem: impl Fn(&str) -> Option<String>) -> bool {
         if !matches!(node.value, Value::List(_)) {
             self.fault(node.at, path, expected("a list of texts", node), None);
             return false;
@@ -213,17 +198,12 @@ impl Check<'_> {
 
 /// The shape of a member of a table.
 pub(super) fn find<'k>(keys: &'k [(&'static str, Shape)], name: &str) -> Option<&'k Shape> {
-    keys.iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, shape)| shape)
+    keys.iter().find(|(known, _)| *known == name).map(|(_, shape)| shape)
 }
 
 /// The path of a member, quoted where it is not a bare key.
 pub(super) fn join(path: &str, name: &str) -> String {
-    let bare = !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     match (path.is_empty(), bare) {
         (true, true) => name.to_owned(),
         (true, false) => format!("\"{}\"", shown(name)),
@@ -241,11 +221,7 @@ fn text_problem(text: &str, shape: &Shape) -> Option<String> {
         Shape::Name => text.is_empty().then(|| "must not be empty".to_owned()),
         Shape::Period { never, min, max } => period_problem(text, *never, *min, *max),
         Shape::Word(words) if words.contains(&text) => None,
-        Shape::Word(words) => Some(format!(
-            "`{}` is not one of {}",
-            shown(text),
-            words.join(", ")
-        )),
+        Shape::Word(words) => Some(format!("`{}` is not one of {}", shown(text), words.join(", "))),
         Shape::Log => log_problem(text),
         Shape::Prefix => prefix_problem(text),
         Shape::Text
@@ -270,23 +246,15 @@ fn period_problem(text: &str, never: bool, min: Duration, max: Duration) -> Opti
             shown(text)
         ));
     };
-    (duration < min || duration > max).then(|| {
-        format!(
-            "`{}` is not within {} to {}",
-            shown(text),
-            period::text(min),
-            period::text(max)
-        )
-    })
+    (duration < min || duration > max)
+        .then(|| format!("`{}` is not within {} to {}", shown(text), period::text(min), period::text(max)))
 }
 
 /// A prefix is read together with `__` and a native name; it must not be able to imitate that (D032, N-14).
 fn prefix_problem(text: &str) -> Option<String> {
     let shaped = text.is_empty()
         || text.starts_with(|c: char| c.is_ascii_alphabetic())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if !shaped {
         Some("a prefix is made of A-Z, a-z, 0-9, `_` and `-`, beginning with a letter".to_owned())
     } else if text.contains("__") {
@@ -333,15 +301,12 @@ fn log_problem(text: &str) -> Option<String> {
 
 /// One pattern, as every list of patterns means it: anchored, case-sensitive, `*` also passes `/`.
 fn glob(pattern: &str) -> Result<Glob, String> {
-    GlobBuilder::new(pattern)
-        .literal_separator(false)
-        .backslash_escape(true)
-        .case_insensitive(false)
-        .build()
-        .map_err(|error| {
+    GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).case_insensitive(false).build().map_err(
+        |error| {
             let reason = error.kind().to_string();
             format!("`{}` is not a pattern: {reason}", shown(pattern))
-        })
+        },
+    )
 }
 
 /// Checked patterns, ready to match.
@@ -378,14 +343,7 @@ mod tests {
 
     #[test]
     fn log_directives_are_checked() {
-        for good in [
-            "info",
-            "DEBUG",
-            "off",
-            "warn,onegate=debug",
-            "onegate::config",
-            "a[b]=info",
-        ] {
+        for good in ["info", "DEBUG", "off", "warn,onegate=debug", "onegate::config", "a[b]=info"] {
             assert_eq!(log_problem(good), None, "{good}");
         }
         for bad in ["", "loud", "onegate=loud", "=info", "info,,"] {

@@ -81,9 +81,7 @@ impl Environment {
 
     /// A variable that names a folder; relative ones do not count.
     fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.get(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+        self.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
     /// `path` against `base`; `~/` is the home folder.
@@ -96,18 +94,13 @@ impl Environment {
     }
 
     /// What of this environment every child sees (I-11), and the names that could not be handed on.
-    pub(super) fn for_children(
-        &self,
-        pass_env: &GlobSet,
-    ) -> (BTreeMap<OsString, Secret>, Vec<String>) {
+    pub(super) fn for_children(&self, pass_env: &GlobSet) -> (BTreeMap<OsString, Secret>, Vec<String>) {
         let mut passed = BTreeMap::new();
         let mut lost = Vec::new();
         for (name, value) in self.iter() {
             let text = name.to_string_lossy();
             let wanted = PASSED.contains(&&*text)
-                || PASSED_FAMILIES
-                    .iter()
-                    .any(|family| text.starts_with(family))
+                || PASSED_FAMILIES.iter().any(|family| text.starts_with(family))
                 || pass_env.is_match(&*text);
             if !wanted {
                 continue;
@@ -125,12 +118,7 @@ impl Environment {
 
 impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        Self(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
@@ -173,11 +161,7 @@ mod tests {
             "npm_config_registry",
             "path",
         ];
-        let environment: Environment = listed
-            .iter()
-            .chain(&ours)
-            .map(|name| (*name, "x"))
-            .collect();
+        let environment: Environment = listed.iter().chain(&ours).map(|name| (*name, "x")).collect();
         let (passed, lost) = environment.for_children(&GlobSet::empty());
         let mut expected: Vec<_> = listed.iter().map(OsString::from).collect();
         expected.sort();
@@ -197,9 +181,6 @@ mod tests {
         let xdg = Environment::from_iter([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
         assert_eq!(xdg.state_folder(), Path::new("/s/onegate"));
         let relative = Environment::from_iter([("HOME", "/h"), ("XDG_STATE_HOME", "s")]);
-        assert_eq!(
-            relative.state_folder(),
-            Path::new("/h/.local/state/onegate")
-        );
+        assert_eq!(relative.state_folder(), Path::new("/h/.local/state/onegate"));
     }
 }

@@ -30,10 +30,7 @@ pub struct Place {
 
 impl Place {
     pub(super) fn file(path: &Path) -> Self {
-        Self {
-            file: Some(shown(&path.to_string_lossy())),
-            ..Self::default()
-        }
+        Self { file: Some(shown(&path.to_string_lossy())), ..Self::default() }
     }
 }
 
@@ -154,19 +151,12 @@ mod tests {
     #[test]
     fn a_fault_reads_as_file_line_key_reason() {
         let fault = Fault {
-            place: Place {
-                line: Some(12),
-                column: Some(1),
-                ..Place::file(Path::new("onegate.toml"))
-            },
+            place: Place { line: Some(12), column: Some(1), ..Place::file(Path::new("onegate.toml")) },
             key: "servers.files.comand".into(),
             message: "unknown key".into(),
             nearest: Some("command".into()),
         };
-        assert_eq!(
-            fault.to_string(),
-            "onegate.toml:12: servers.files.comand: unknown key; did you mean `command`?"
-        );
+        assert_eq!(fault.to_string(), "onegate.toml:12: servers.files.comand: unknown key; did you mean `command`?");
         let json = serde_json::to_value(Faults(vec![fault])).unwrap();
         assert_eq!(json[0]["line"], 12);
         assert_eq!(json[0]["file"], "onegate.toml");

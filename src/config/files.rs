@@ -46,12 +46,7 @@ pub(super) fn find(options: &LoadOptions) -> Found {
     }
     let environment = &options.environment;
     let named: Vec<PathBuf> = if options.files.is_empty() {
-        environment
-            .get("ONEGATE_CONFIG")
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from)
-            .into_iter()
-            .collect()
+        environment.get("ONEGATE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from).into_iter().collect()
     } else {
         options.files.clone()
     };
@@ -71,10 +66,9 @@ pub(super) fn find(options: &LoadOptions) -> Found {
             Ok(Local::Unknown(candidate)) => {
                 found.notes.push(Note {
                     place: Place::file(Path::new(NAME)),
-                    message:
-                        "is skipped, because its content is not trusted; look at it, then run \
+                    message: "is skipped, because its content is not trusted; look at it, then run \
                               `onegate trust`"
-                            .to_owned(),
+                        .to_owned(),
                 });
                 found.untrusted = Some(candidate);
             }
@@ -110,8 +104,8 @@ enum Local {
 /// `./onegate.toml` and what is beside it, when trusted.
 fn local(folder: &Path, environment: &Environment) -> Result<Local, Box<Fault>> {
     let group = read_group(&folder.join(NAME), folder)?;
-    let candidate = trust::candidate(folder, &group)
-        .map_err(|error| fault(Path::new(NAME), format!("cannot be read: {error}")))?;
+    let candidate =
+        trust::candidate(folder, &group).map_err(|error| fault(Path::new(NAME), format!("cannot be read: {error}")))?;
     if trust::is_trusted(&environment.state_folder(), &candidate) {
         Ok(Local::Trusted(group))
     } else {
@@ -122,10 +116,7 @@ fn local(folder: &Path, environment: &Environment) -> Result<Local, Box<Fault>> 
 /// A file, and for `X.toml` the files of `X.d` after it.
 pub(super) fn read_group(path: &Path, cwd: &Path) -> Result<Vec<Text>, Box<Fault>> {
     let mut group = vec![read(path, cwd)?];
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "toml")
-    {
+    if path.extension().is_some_and(|extension| extension == "toml") {
         for path in folder(&path.with_extension("d")) {
             group.push(read(&path, cwd)?);
         }
@@ -155,12 +146,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 fn fault(shown: &Path, message: String) -> Box<Fault> {
-    Box::new(Fault {
-        place: Place::file(shown),
-        key: String::new(),
-        message,
-        nearest: None,
-    })
+    Box::new(Fault { place: Place::file(shown), key: String::new(), message, nearest: None })
 }
 
 fn read(path: &Path, cwd: &Path) -> Result<Text, Box<Fault>> {
@@ -172,9 +158,7 @@ fn read(path: &Path, cwd: &Path) -> Result<Text, Box<Fault>> {
         return Err(fault(&shown, "is a folder, not a file".to_owned()));
     }
     let mut text = Vec::with_capacity(usize::try_from(kind.len().min(LARGEST)).unwrap_or(0) + 1);
-    file.take(LARGEST + 1)
-        .read_to_end(&mut text)
-        .map_err(unreadable)?;
+    file.take(LARGEST + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > LARGEST {
         let most = LARGEST / (1024 * 1024);
         return Err(fault(&shown, format!("is larger than {most} MiB")));

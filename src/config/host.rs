@@ -45,10 +45,7 @@ pub(super) fn servers_member(root: &Node, file_name: &str) -> Option<&'static st
     let servers = root.get("servers")?;
     let theirs = root.get("inputs").is_some()
         || file_name == "mcp.json"
-        || servers
-            .entries()
-            .iter()
-            .any(|server| server.node.get("type").is_some());
+        || servers.entries().iter().any(|server| server.node.get("type").is_some());
     theirs.then_some("servers")
 }
 
@@ -67,13 +64,7 @@ pub(super) fn adopt(root: Node, member: &str) -> Adopted {
         }
     }
     if !unread.is_empty() {
-        notes.push((
-            Pos::default(),
-            format!(
-                "is a host's file: only `{member}` is read, not {}",
-                listed(&unread)
-            ),
-        ));
+        notes.push((Pos::default(), format!("is a host's file: only `{member}` is read, not {}", listed(&unread))));
     }
     let at = servers.at;
     let mut guests = BTreeMap::new();
@@ -88,32 +79,18 @@ pub(super) fn adopt(root: Node, member: &str) -> Adopted {
             }
         }
     }
-    let root = Value::Table(vec![Entry {
-        name: "servers".to_owned(),
-        at,
-        node: servers,
-    }]);
-    Adopted {
-        node: Node::new(at, root),
-        guests,
-        notes,
-    }
+    let root = Value::Table(vec![Entry { name: "servers".to_owned(), at, node: servers }]);
+    Adopted { node: Node::new(at, root), guests, notes }
 }
 
 /// One server in our shape; `None` when it is this gateway itself.
 fn server(entry: Entry, key: String, notes: &mut Vec<(Pos, String)>) -> Option<(Entry, Guest)> {
     let (at, title) = (entry.at, entry.name);
     if is_ourselves(&entry.node) {
-        notes.push((
-            at,
-            format!("`{}` is this gateway itself and is left out", shown(&title)),
-        ));
+        notes.push((at, format!("`{}` is this gateway itself and is left out", shown(&title))));
         return None;
     }
-    let mut guest = Guest {
-        title: None,
-        remote: None,
-    };
+    let mut guest = Guest { title: None, remote: None };
     let mut unread = Vec::new();
     let mut node = entry.node;
     if let Value::Table(members) = &mut node.value {
@@ -126,19 +103,12 @@ fn server(entry: Entry, key: String, notes: &mut Vec<(Pos, String)>) -> Option<(
         *members = kept;
     }
     if !unread.is_empty() {
-        notes.push((
-            at,
-            format!("`{}`: not read: {}", shown(&title), listed(&unread)),
-        ));
+        notes.push((at, format!("`{}`: not read: {}", shown(&title), listed(&unread))));
     }
     if title != key {
         guest.title = Some(title);
     }
-    let entry = Entry {
-        name: key,
-        at,
-        node,
-    };
+    let entry = Entry { name: key, at, node };
     Some((entry, guest))
 }
 
@@ -209,12 +179,7 @@ fn scalar_to_text(node: &mut Node) {
 
 fn listed(names: &[String]) -> String {
     const MOST: usize = 6;
-    let mut text = names
-        .iter()
-        .take(MOST)
-        .map(|name| format!("`{}`", shown(name)))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = names.iter().take(MOST).map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>().join(", ");
     if names.len() > MOST {
         text.push_str(&format!(" and {} more", names.len() - MOST));
     }
@@ -293,10 +258,7 @@ mod tests {
         back.reverse();
         assert_eq!(forth, back);
         assert_eq!(forth[1], "a-b");
-        assert!(
-            forth[0].starts_with("a-b-") && forth[0].len() == 8,
-            "{forth:?}"
-        );
+        assert!(forth[0].starts_with("a-b-") && forth[0].len() == 8, "{forth:?}");
         assert_ne!(forth[0], forth[2]);
         assert_ne!(keys(["onegate"].into_iter())[0], "onegate");
     }
@@ -322,14 +284,8 @@ mod tests {
         assert_eq!(member(ours, "onegate.json"), None);
         assert_eq!(member(ours, "mcp.json"), Some("servers"));
         assert_eq!(member(theirs, "onegate.json"), Some("servers"));
-        assert_eq!(
-            member(r#"{"inputs": [], "servers": {}}"#, "x.json"),
-            Some("servers")
-        );
-        assert_eq!(
-            member(r#"{"mcpServers": {}}"#, "x.json"),
-            Some("mcpServers")
-        );
+        assert_eq!(member(r#"{"inputs": [], "servers": {}}"#, "x.json"), Some("servers"));
+        assert_eq!(member(r#"{"mcpServers": {}}"#, "x.json"), Some("mcpServers"));
     }
 
     proptest! {

@@ -8,11 +8,7 @@ use super::tree::{Broken, DEEPEST, Entry, Lines, Node, Value};
 /// Reads JSON or JSONC.
 pub(super) fn parse(text: &str) -> Result<Node, Broken> {
     let lines = Lines::new(text);
-    let mut reader = Reader {
-        text,
-        at: 0,
-        lines: &lines,
-    };
+    let mut reader = Reader { text, at: 0, lines: &lines };
     let node = reader.value(0)?;
     reader.blank()?;
     if reader.at < text.len() {
@@ -29,10 +25,7 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn broken(&self, message: &str) -> Broken {
-        Broken {
-            at: self.lines.pos(self.at),
-            message: message.to_owned(),
-        }
+        Broken { at: self.lines.pos(self.at), message: message.to_owned() }
     }
 
     fn rest(&self) -> &str {
@@ -156,9 +149,8 @@ impl Reader<'_> {
 
     fn word(&mut self) -> Result<Value, Broken> {
         let rest = self.rest();
-        let length = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.'))
-            .unwrap_or(rest.len());
+        let length =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '-' | '.')).unwrap_or(rest.len());
         let word = rest.get(..length).unwrap_or_default();
         let value = match word {
             "true" => Value::Bool(true),
@@ -185,10 +177,7 @@ mod tests {
 
     #[test]
     fn comments_and_trailing_commas_are_taken() {
-        let root = parse(
-            "// head\n{\n  \"a\": [1, 2,], /* b */\n  \"c\": \"x//y\\n\",\n \"d\": -1.5e3,}\n",
-        )
-        .unwrap();
+        let root = parse("// head\n{\n  \"a\": [1, 2,], /* b */\n  \"c\": \"x//y\\n\",\n \"d\": -1.5e3,}\n").unwrap();
         assert!(matches!(&root.get("c").unwrap().value, Value::Text(t) if t == "x//y\n"));
         assert_eq!(root.get("c").unwrap().at.line, 4);
         assert!(matches!(&root.get("a").unwrap().value, Value::List(l) if l.len() == 2));

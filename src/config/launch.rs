@@ -41,24 +41,15 @@ pub(super) struct Findings {
 }
 
 /// Makes the launch of the server at `path` (`servers.KEY`); `None` when the findings say why not.
-pub(super) fn launch(
-    server: &Server,
-    path: &str,
-    ground: &Ground<'_>,
-    findings: &mut Findings,
-) -> Option<Launch> {
+pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings: &mut Findings) -> Option<Launch> {
     let mut maker = Maker { ground, findings };
     let command_path = join(path, "command");
     let command = server.command.as_deref()?;
     let program = maker.text(command, &command_path);
 
     let args_path = join(path, "args");
-    let args: Vec<Option<String>> = server
-        .args
-        .iter()
-        .enumerate()
-        .map(|(index, arg)| maker.text(arg, &format!("{args_path}[{index}]")))
-        .collect();
+    let args: Vec<Option<String>> =
+        server.args.iter().enumerate().map(|(index, arg)| maker.text(arg, &format!("{args_path}[{index}]"))).collect();
 
     let mut env = ground.inherited.clone();
     let env_path = join(path, "env");
@@ -79,10 +70,7 @@ pub(super) fn launch(
     Some(Launch {
         program: program?,
         command: command.to_owned(),
-        args: args
-            .into_iter()
-            .map(|arg| arg.map(Secret::new))
-            .collect::<Option<_>>()?,
+        args: args.into_iter().map(|arg| arg.map(Secret::new)).collect::<Option<_>>()?,
         env,
         cwd: cwd.ok()?,
         identity: identity(server),
@@ -160,10 +148,7 @@ impl Maker<'_, '_> {
         if folder.is_dir() {
             return Ok(Some(folder));
         }
-        self.missing(
-            path,
-            format!("the folder `{}` is not there", shown(written)),
-        );
+        self.missing(path, format!("the folder `{}` is not there", shown(written)));
         Err(())
     }
 
@@ -187,18 +172,8 @@ impl Maker<'_, '_> {
             (found, "install it, or write its full path")
         };
         if found.is_err() {
-            let where_to = if command.contains('/') {
-                ""
-            } else {
-                " in PATH"
-            };
-            self.missing(
-                path,
-                format!(
-                    "the command `{}` is not found{where_to}; {remedy}",
-                    shown(written)
-                ),
-            );
+            let where_to = if command.contains('/') { "" } else { " in PATH" };
+            self.missing(path, format!("the command `{}` is not found{where_to}; {remedy}", shown(written)));
         }
         found.ok()
     }
@@ -208,8 +183,7 @@ impl Maker<'_, '_> {
 /// secret does not change it.
 fn identity(server: &Server) -> String {
     let names: Vec<&str> = server.env.keys().map(String::as_str).collect();
-    let described = serde_json::to_vec(&(&server.command, &server.args, &server.cwd, names))
-        .unwrap_or_default();
+    let described = serde_json::to_vec(&(&server.command, &server.args, &server.cwd, names)).unwrap_or_default();
     HEXLOWER.encode(&Sha256::digest(described))
 }
 
@@ -221,10 +195,7 @@ mod tests {
         Server {
             command: Some("npx".into()),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            env: env
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             ..Server::default()
         }
     }
@@ -233,16 +204,9 @@ mod tests {
     fn the_identity_is_of_what_is_written() {
         let one = identity(&server(&["-y", "${env:A}"], &[("T", "1")]));
         assert_eq!(one.len(), 64);
-        assert_eq!(
-            one,
-            identity(&server(&["-y", "${env:A}"], &[("T", "2")])),
-            "values are out"
-        );
+        assert_eq!(one, identity(&server(&["-y", "${env:A}"], &[("T", "2")])), "values are out");
         assert_ne!(one, identity(&server(&["-y", "x"], &[("T", "1")])));
         assert_ne!(one, identity(&server(&["-y", "${env:A}"], &[("U", "1")])));
-        assert_ne!(
-            identity(&server(&["a b"], &[])),
-            identity(&server(&["a", "b"], &[]))
-        );
+        assert_ne!(identity(&server(&["a b"], &[])), identity(&server(&["a", "b"], &[])));
     }
 }

@@ -33,11 +33,7 @@ impl Layer {
     /// The place of one of its nodes.
     pub(super) fn at(&self, at: Pos) -> Place {
         let known = self.place.file.is_some() && at.line > 0;
-        Place {
-            line: known.then_some(at.line),
-            column: known.then_some(at.column),
-            ..self.place.clone()
-        }
+        Place { line: known.then_some(at.line), column: known.then_some(at.column), ..self.place.clone() }
     }
 }
 
@@ -52,10 +48,7 @@ impl Provider for &Layer {
 }
 
 fn dict(entries: &[Entry]) -> Dict {
-    entries
-        .iter()
-        .map(|entry| (entry.name.clone(), merged(&entry.node)))
-        .collect()
+    entries.iter().map(|entry| (entry.name.clone(), merged(&entry.node))).collect()
 }
 
 fn merged(node: &Node) -> Merged {
@@ -103,11 +96,7 @@ impl Origins {
                         self.0.insert(format!("{path}[{index}]"), (layer, item.at));
                     }
                 }
-                Value::Text(_)
-                | Value::Integer(_)
-                | Value::Float(_)
-                | Value::Bool(_)
-                | Value::Other(_) => {}
+                Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Other(_) => {}
             }
             // A table is where it was said first, a value where it was said last.
             let at = (layer, entry.at);
@@ -149,10 +138,7 @@ pub(super) fn variables(environment: &Environment, cwd: &std::path::Path) -> Vec
         };
         layers.push(Layer {
             node: place_at(path, &value.to_string_lossy()),
-            place: Place {
-                variable: Some(format!("{VARIABLE}{path}")),
-                ..Place::default()
-            },
+            place: Place { variable: Some(format!("{VARIABLE}{path}")), ..Place::default() },
             style: Style::Own,
             base: cwd.to_owned(),
         });
@@ -165,10 +151,7 @@ pub(super) fn flag(name: &str, path: &[&str], value: &str, cwd: &std::path::Path
     let leaf = Node::new(Pos::default(), Value::Text(value.to_owned()));
     Layer {
         node: nest(path.iter().map(|name| (*name).to_owned()), leaf),
-        place: Place {
-            flag: Some(name.to_owned()),
-            ..Place::default()
-        },
+        place: Place { flag: Some(name.to_owned()), ..Place::default() },
         style: Style::Own,
         base: cwd.to_owned(),
     }
@@ -176,11 +159,7 @@ pub(super) fn flag(name: &str, path: &[&str], value: &str, cwd: &std::path::Path
 
 fn nest(path: impl DoubleEndedIterator<Item = String>, leaf: Node) -> Node {
     path.rev().fold(leaf, |node, name| {
-        let entry = Entry {
-            name,
-            at: Pos::default(),
-            node,
-        };
+        let entry = Entry { name, at: Pos::default(), node };
         Node::new(Pos::default(), Value::Table(vec![entry]))
     })
 }
@@ -229,18 +208,10 @@ fn leaf(shape: Option<&Shape>, text: &str) -> Node {
     };
     let value = match shape {
         Some(Shape::Bool | Shape::Count { .. }) => written(),
-        Some(
-            Shape::Patterns | Shape::Texts | Shape::Variables | Shape::Servers(_) | Shape::Table(_),
-        ) => written(),
-        Some(
-            Shape::Text
-            | Shape::Name
-            | Shape::Period { .. }
-            | Shape::Word(_)
-            | Shape::Log
-            | Shape::Prefix,
-        )
-        | None => None,
+        Some(Shape::Patterns | Shape::Texts | Shape::Variables | Shape::Servers(_) | Shape::Table(_)) => written(),
+        Some(Shape::Text | Shape::Name | Shape::Period { .. } | Shape::Word(_) | Shape::Log | Shape::Prefix) | None => {
+            None
+        }
     };
     value.unwrap_or_else(|| Node::new(Pos::default(), Value::Text(text.to_owned())))
 }

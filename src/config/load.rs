@@ -79,32 +79,19 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
         sources.push(text.path.clone());
         draft.read(text);
     }
-    draft
-        .layers
-        .extend(layers::variables(&options.environment, &options.cwd));
+    draft.layers.extend(layers::variables(&options.environment, &options.cwd));
     for (Flag::Log, value) in &options.flags {
         let layer = layers::flag("--log", &["telemetry", "log"], value, &options.cwd);
         draft.layers.push(layer);
     }
     draft.check();
-    let Resolved {
-        settings,
-        faults,
-        server_faults,
-        notes,
-    } = draft.resolve(options)?;
+    let Resolved { settings, faults, server_faults, notes } = draft.resolve(options)?;
     draft.faults.extend(faults);
     draft.notes.extend(notes);
     if !draft.faults.is_empty() {
         return Err(draft.refusal());
     }
-    Ok(Loaded {
-        settings,
-        notes: draft.notes,
-        sources,
-        server_faults,
-        untrusted: found.untrusted,
-    })
+    Ok(Loaded { settings, notes: draft.notes, sources, server_faults, untrusted: found.untrusted })
 }
 
 /// What has been read so far.
@@ -131,21 +118,13 @@ impl Draft {
             node: Node::new(Pos::default(), tree::Value::Table(Vec::new())),
             place,
             style: Style::Own,
-            base: text
-                .path
-                .parent()
-                .unwrap_or_else(|| Path::new("/"))
-                .to_owned(),
+            base: text.path.parent().unwrap_or_else(|| Path::new("/")).to_owned(),
         };
         match parse(&text) {
             Ok((node, format)) => {
                 layer.node = node;
                 let name = text.path.file_name().unwrap_or_default().to_string_lossy();
-                if let Some(member) = format
-                    .is_hosts()
-                    .then(|| host::servers_member(&layer.node, &name))
-                    .flatten()
-                {
+                if let Some(member) = format.is_hosts().then(|| host::servers_member(&layer.node, &name)).flatten() {
                     self.adopt(&mut layer, member);
                 }
                 self.layers.push(layer);
@@ -163,11 +142,7 @@ impl Draft {
     fn refusal(mut self) -> Faults {
         let layers = &self.layers;
         self.faults.sort_by_key(|fault| {
-            let place = Place {
-                line: None,
-                column: None,
-                ..fault.place.clone()
-            };
+            let place = Place { line: None, column: None, ..fault.place.clone() };
             // A file that could not be read is no layer, and comes first.
             let layer = layers.iter().position(|layer| layer.place == place);
             (layer, fault.place.line, fault.place.column)
@@ -176,10 +151,7 @@ impl Draft {
     }
 
     fn adopt(&mut self, layer: &mut Layer, member: &str) {
-        let root = std::mem::replace(
-            &mut layer.node,
-            Node::new(Pos::default(), tree::Value::Table(Vec::new())),
-        );
+        let root = std::mem::replace(&mut layer.node, Node::new(Pos::default(), tree::Value::Table(Vec::new())));
         let adopted = host::adopt(root, member);
         layer.node = adopted.node;
         layer.style = Style::Host;
@@ -193,15 +165,10 @@ impl Draft {
     /// Checks every layer, taking out what is wrong.
     fn check(&mut self) {
         for layer in &mut self.layers {
-            let mut node = std::mem::replace(
-                &mut layer.node,
-                Node::new(Pos::default(), tree::Value::Table(Vec::new())),
-            );
-            let kept = Check {
-                place: &|at| layer.at(at),
-                faults: &mut self.faults,
-            }
-            .node(&mut node, &schema::SHAPE, "");
+            let mut node =
+                std::mem::replace(&mut layer.node, Node::new(Pos::default(), tree::Value::Table(Vec::new())));
+            let kept =
+                Check { place: &|at| layer.at(at), faults: &mut self.faults }.node(&mut node, &schema::SHAPE, "");
             if kept {
                 layer.node = node;
             }
@@ -219,14 +186,7 @@ impl Draft {
             });
             Faults(faults)
         })?;
-        Ok(resolve::resolve(
-            file,
-            &self.layers,
-            &self.guests,
-            &options.environment,
-            &options.cwd,
-            &self.faults,
-        ))
+        Ok(resolve::resolve(file, &self.layers, &self.guests, &options.environment, &options.cwd, &self.faults))
     }
 }
 
@@ -248,15 +208,8 @@ impl FileFormat {
 }
 
 fn parse(text: &Text) -> Result<(Node, FileFormat), Broken> {
-    let broken = |message: &str| Broken {
-        at: Pos::default(),
-        message: message.to_owned(),
-    };
-    let format = match text
-        .path
-        .extension()
-        .and_then(|extension| extension.to_str())
-    {
+    let broken = |message: &str| Broken { at: Pos::default(), message: message.to_owned() };
+    let format = match text.path.extension().and_then(|extension| extension.to_str()) {
         Some("json" | "jsonc") => FileFormat::Json,
         Some("yaml" | "yml") => FileFormat::Yaml,
         // Without a name that tells (a pipe of the shell), the first character does.

@@ -31,14 +31,7 @@ impl World {
         for folder in ["bin", "home", "work", "etc"] {
             fs::create_dir(world.root.path().join(folder)).unwrap();
         }
-        for name in [
-            "npx",
-            "uvx",
-            "sh",
-            "tickets-mcp",
-            "database-mcp",
-            "old-mcp-server",
-        ] {
+        for name in ["npx", "uvx", "sh", "tickets-mcp", "database-mcp", "old-mcp-server"] {
             world.program(&format!("bin/{name}"));
         }
         world
@@ -114,10 +107,7 @@ fn args(launch: &Launch) -> Vec<&str> {
 }
 
 fn env<'l>(launch: &'l Launch, name: &str) -> Option<&'l str> {
-    launch
-        .env
-        .get(std::ffi::OsStr::new(name))
-        .map(|s| s.reveal())
+    launch.env.get(std::ffi::OsStr::new(name)).map(|s| s.reveal())
 }
 
 fn notes(loaded: &Loaded) -> String {
@@ -127,10 +117,7 @@ fn notes(loaded: &Loaded) -> String {
 
 fn folder(name: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let mut paths: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
 }
@@ -144,13 +131,7 @@ fn nothing_found_is_the_defaults() {
     assert_eq!(loaded.settings.gateway.name_budget, 45);
     assert_eq!(loaded.settings.telemetry.log, "info");
     assert_eq!(loaded.settings.telemetry.format, LogFormat::Pretty);
-    assert!(
-        loaded
-            .settings
-            .gateway
-            .state
-            .ends_with("home/.local/state/onegate")
-    );
+    assert!(loaded.settings.gateway.state.ends_with("home/.local/state/onegate"));
 }
 
 #[test]
@@ -158,10 +139,7 @@ fn a_server_has_the_defaults_of_the_reference() {
     let loaded = World::new().config("c.toml", ONE).load();
     let a = server(&loaded, "a");
     assert_eq!((a.start, a.era), (Start::Lazy, EraChoice::Auto));
-    assert_eq!(
-        (a.prefix.as_str(), a.idle_stop, &a.title),
-        ("a", None, &None)
-    );
+    assert_eq!((a.prefix.as_str(), a.idle_stop, &a.title), ("a", None, &None));
     assert_eq!(a.timeouts.start, Duration::from_secs(60));
     assert_eq!(a.timeouts.probe, Duration::from_secs(3));
     assert_eq!(a.timeouts.call, Duration::from_secs(60));
@@ -172,8 +150,7 @@ fn a_server_has_the_defaults_of_the_reference() {
 
 #[test]
 fn default_toml_is_the_defaults_and_has_every_key() {
-    let text =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default.toml")).unwrap();
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default.toml")).unwrap();
     let parsed = |text: &str| {
         let world = World::new().config("c.toml", text);
         world.load();
@@ -203,10 +180,7 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     server.args = default.args.clone();
     server.env = default.env.clone();
     server.tools = schema::Tools::default();
-    assert!(
-        server == default,
-        "a default of [servers.*] is written wrongly"
-    );
+    assert!(server == default, "a default of [servers.*] is written wrongly");
 }
 
 /// Notes the keys of `shape` that `node` does not have.
@@ -226,12 +200,7 @@ fn every_key(shape: &super::super::check::Shape, node: &Node, at: &str, missing:
 
 /// A layer without a file.
 fn layer(text: &str) -> Layer {
-    Layer {
-        node: tree::toml(text).unwrap(),
-        place: Place::default(),
-        style: Style::Own,
-        base: PathBuf::from("/"),
-    }
+    Layer { node: tree::toml(text).unwrap(), place: Place::default(), style: Style::Own, base: PathBuf::from("/") }
 }
 
 #[test]
@@ -264,11 +233,7 @@ fn every_valid_file_loads() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let world = World::new().config(&name, &fs::read_to_string(&path).unwrap());
         let loaded = world.load();
-        assert!(
-            loaded.server_faults.is_empty(),
-            "{name}: {:?}",
-            loaded.server_faults
-        );
+        assert!(loaded.server_faults.is_empty(), "{name}: {:?}", loaded.server_faults);
         found += 1;
     }
     assert!(found >= 5, "{found} files found");
@@ -290,10 +255,7 @@ fn every_invalid_file_is_refused_with_its_faults() {
             fs::write(&expected, &faults).unwrap();
         }
         assert_eq!(faults, fs::read_to_string(&expected).unwrap(), "{name}");
-        assert!(
-            !faults.contains("s3cret"),
-            "{name} shows a secret (I-34): {faults}"
-        );
+        assert!(!faults.contains("s3cret"), "{name} shows a secret (I-34): {faults}");
         found += 1;
     }
     assert!(found >= 10, "{found} files found");
@@ -341,10 +303,7 @@ fn later_layers_win() {
         .var("ONEGATE__SERVERS__MY_B__ARGS", "[\"p\", \"q r\"]")
         .var("ONEGATE__SERVERS__MY_B__TIMEOUTS", "{ probe = \"1s\" }");
     world.write("work/a.d/20.toml", "[servers.a]\nprefix = \"two\"\n");
-    world.write(
-        "work/a.d/10.toml",
-        "[servers.a]\nprefix = \"one\"\nera = \"legacy\"\n",
-    );
+    world.write("work/a.d/10.toml", "[servers.a]\nprefix = \"one\"\nera = \"legacy\"\n");
     world.write("work/a.d/15.toml~", "broken");
     world.write("work/a.d/.#16.toml", "broken");
     let loaded = world.load();
@@ -359,15 +318,8 @@ fn later_layers_win() {
     let b = launch(&loaded, "my-b");
     assert_eq!(args(b), ["p", "q r"]);
     assert_eq!(env(b, "Under__Score"), Some("x"));
-    assert_eq!(
-        server(&loaded, "my-b").timeouts.probe,
-        Duration::from_secs(1)
-    );
-    let names: Vec<_> = loaded
-        .sources
-        .iter()
-        .map(|path| path.file_name().unwrap().to_str().unwrap())
-        .collect();
+    assert_eq!(server(&loaded, "my-b").timeouts.probe, Duration::from_secs(1));
+    let names: Vec<_> = loaded.sources.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["a.toml", "10.toml", "20.toml", "b.toml"]);
 
     world.flags.push((Flag::Log, "trace".into()));
@@ -377,34 +329,18 @@ fn later_layers_win() {
 #[test]
 fn files_are_searched_in_order() {
     let world = World::new();
-    world.write(
-        "etc/policy.d/org.toml",
-        "[gateway]\ninstructions = \"org\"\n",
-    );
+    world.write("etc/policy.d/org.toml", "[gateway]\ninstructions = \"org\"\n");
     world.write("etc/onegate.toml", "[servers.system]\ncommand = \"npx\"\n");
-    let keys = |loaded: &Loaded| -> Vec<String> {
-        loaded
-            .settings
-            .servers
-            .iter()
-            .map(|s| s.key.to_string())
-            .collect()
-    };
+    let keys = |loaded: &Loaded| -> Vec<String> { loaded.settings.servers.iter().map(|s| s.key.to_string()).collect() };
     let loaded = world.load();
     assert_eq!(keys(&loaded), ["system"]);
     assert_eq!(loaded.settings.gateway.instructions.as_deref(), Some("org"));
 
-    world.write(
-        "home/.config/onegate/onegate.toml",
-        "[servers.user]\ncommand = \"npx\"\n",
-    );
+    world.write("home/.config/onegate/onegate.toml", "[servers.user]\ncommand = \"npx\"\n");
     assert_eq!(keys(&world.load()), ["user"]);
 
     let xdg = path(world.root.path(), "xdg");
-    world.write(
-        "xdg/onegate/onegate.toml",
-        "[servers.xdg]\ncommand = \"npx\"\n",
-    );
+    world.write("xdg/onegate/onegate.toml", "[servers.xdg]\ncommand = \"npx\"\n");
     let world = world.var("XDG_CONFIG_HOME", &xdg);
     assert_eq!(keys(&world.load()), ["xdg"]);
 
@@ -412,26 +348,15 @@ fn files_are_searched_in_order() {
     world.write("work/onegate.toml", "[servers.local]\ncommand = \"npx\"\n");
     let loaded = world.load();
     assert_eq!(keys(&loaded), ["xdg"]);
-    assert!(
-        notes(&loaded).contains("onegate.toml: is skipped"),
-        "{}",
-        notes(&loaded)
-    );
+    assert!(notes(&loaded).contains("onegate.toml: is skipped"), "{}", notes(&loaded));
     let candidate = loaded.untrusted.unwrap();
     let state = world.options().environment.state_folder();
     trust::trust(&state, &candidate).unwrap();
     let loaded = world.load();
     assert_eq!(keys(&loaded), ["local"]);
     assert!(loaded.untrusted.is_none());
-    world.write(
-        "work/onegate.d/x.toml",
-        "[servers.more]\ncommand = \"npx\"\n",
-    );
-    assert_eq!(
-        keys(&world.load()),
-        ["xdg"],
-        "a file more is another content"
-    );
+    world.write("work/onegate.d/x.toml", "[servers.more]\ncommand = \"npx\"\n");
+    assert_eq!(keys(&world.load()), ["xdg"], "a file more is another content");
 
     // Named ones are used as they are, and replace the search.
     world.write("work/var.toml", "[servers.var]\ncommand = \"npx\"\n");
@@ -447,16 +372,7 @@ fn files_are_searched_in_order() {
 fn arguments_are_one_element_each_d020() {
     let config = "[servers.a]\ncommand = \"npx\"\nargs = [\"a b\", '\"q\"', \"it's\", \"$HOME $(x) `y`\", \"a&b|c;d\", \"\", \"größe ✓\", \"*\"]\n";
     let loaded = World::new().config("c.toml", config).load();
-    let expected = [
-        "a b",
-        "\"q\"",
-        "it's",
-        "$HOME $(x) `y`",
-        "a&b|c;d",
-        "",
-        "größe ✓",
-        "*",
-    ];
+    let expected = ["a b", "\"q\"", "it's", "$HOME $(x) `y`", "a&b|c;d", "", "größe ✓", "*"];
     assert_eq!(args(launch(&loaded, "a")), expected);
 }
 
@@ -476,10 +392,7 @@ fn references_in_command_args_env_and_cwd_d023() {
     world.write("work/t", "from a file\n");
     let loaded = world.load();
     let a = launch(&loaded, "a");
-    assert_eq!(
-        args(a),
-        ["d", "${env:X}", "${NAME}", "from a file", "${env:CANARY}"]
-    );
+    assert_eq!(args(a), ["d", "${env:X}", "${NAME}", "from a file", "${env:CANARY}"]);
     assert_eq!(env(a, "T"), Some("<canary-value>"));
     assert!(a.program.ends_with("bin/npx") && a.command == "${env:TOOL}");
     assert!(a.cwd.as_ref().unwrap().ends_with("work/sub"));
@@ -512,9 +425,7 @@ fn what_is_missing_disables_that_server_alone() {
     assert_eq!(fault.key, "servers.a.args[1]");
     assert!(server(&loaded, "b").launch.is_err() && server(&loaded, "c").launch.is_ok());
 
-    let alone = World::new()
-        .config("c.toml", "[servers.a]\ncommand = \"no-such\"\n")
-        .load();
+    let alone = World::new().config("c.toml", "[servers.a]\ncommand = \"no-such\"\n").load();
     assert_eq!(
         alone.server_faults[0].to_string(),
         "c.toml:2: servers.a.command: the command `no-such` is not found in PATH; install it, or write its full path"
@@ -532,9 +443,7 @@ fn a_child_sees_the_allow_list_and_its_own_env_i_11_d024() {
     let loaded = world.load();
     let names = |key| -> Vec<String> {
         let names = launch(&loaded, key).env.keys();
-        names
-            .map(|name| name.to_str().unwrap().to_owned())
-            .collect()
+        names.map(|name| name.to_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names("a"), ["HOME", "OWN", "PATH", "npm_config_x"]);
     assert_eq!(names("b"), ["HOME", "PATH", "npm_config_x"]);
@@ -553,18 +462,12 @@ fn commands_are_looked_up_as_the_child_would() {
     let loaded = world.config("conf/c.toml", &text).load();
     assert!(launch(&loaded, "a").program.ends_with("other/tool"));
     let b = launch(&loaded, "b");
-    assert!(
-        b.program.is_absolute() && b.program.ends_with("conf/bin/near"),
-        "{:?}",
-        b.program
-    );
+    assert!(b.program.is_absolute() && b.program.ends_with("conf/bin/near"), "{:?}", b.program);
     assert!(b.cwd.as_ref().unwrap().ends_with("work/conf"));
 
     let not = World::new();
     not.write("bin/plain", "no mode");
-    let loaded = not
-        .config("c.toml", "[servers.a]\ncommand = \"plain\"\n")
-        .load();
+    let loaded = not.config("c.toml", "[servers.a]\ncommand = \"plain\"\n").load();
     assert_eq!(loaded.server_faults.len(), 1, "not executable");
 }
 
@@ -582,27 +485,15 @@ fn a_hosts_file_loads_as_it_is() {
         "onegate": {"command": "onegate", "args": ["run"]},
       }
     }"#;
-    let loaded = World::new()
-        .config("host.json", text)
-        .var("NAME", "x")
-        .load();
-    let keys: Vec<_> = loaded
-        .settings
-        .servers
-        .iter()
-        .map(|s| s.key.as_str())
-        .collect();
+    let loaded = World::new().config("host.json", text).var("NAME", "x").load();
+    let keys: Vec<_> = loaded.settings.servers.iter().map(|s| s.key.as_str()).collect();
     assert_eq!(keys, ["my-files", "web"]);
     let files = server(&loaded, "my-files");
     assert_eq!(files.title.as_deref(), Some("My Files"));
     assert_eq!(args(launch(&loaded, "my-files")), ["-y", "x", "d", "8080"]);
     assert_eq!(env(launch(&loaded, "my-files"), "P"), Some("1"));
     assert_eq!(
-        loaded
-            .server_faults
-            .iter()
-            .map(Fault::to_string)
-            .collect::<Vec<_>>(),
+        loaded.server_faults.iter().map(Fault::to_string).collect::<Vec<_>>(),
         [
             "host.json:9: servers.web.url: remote servers are not supported by this version; only those with a `command` are"
         ]
@@ -625,11 +516,7 @@ fn hosts_files_of_other_shapes_load() {
         "mcp.json:1: servers.a.env.T: `${input:…}` is not a reference that is known here"
     );
     let zed = r#"{"context_servers": {"a": {"command": "npx", "source": "custom"}}}"#;
-    assert!(
-        launch(&World::new().config("settings.json", zed).load(), "a")
-            .args
-            .is_empty()
-    );
+    assert!(launch(&World::new().config("settings.json", zed).load(), "a").args.is_empty());
     let yaml = "mcpServers:\n  a:\n    command: npx\n";
     launch(&World::new().config("c.yaml", yaml).load(), "a");
     // A foreign file with a fault still names the place.
@@ -639,18 +526,10 @@ fn hosts_files_of_other_shapes_load() {
         "h.json:2: servers.a.args: expected a list of texts, found a text"
     );
     let list = "mcpServers:\n  - name: a\n";
-    assert!(
-        World::new()
-            .config("c.yaml", list)
-            .faults()
-            .contains("expected a table, found a list")
-    );
+    assert!(World::new().config("c.yaml", list).faults().contains("expected a table, found a list"));
     // Our own file may add to what a host's file says.
     let both = World::new()
-        .config(
-            "h.json",
-            r#"{"mcpServers": {"a": {"command": "npx", "args": ["${NAME}"]}}}"#,
-        )
+        .config("h.json", r#"{"mcpServers": {"a": {"command": "npx", "args": ["${NAME}"]}}}"#)
         .config("o.toml", "[servers.a]\ntools.deny = [\"x\"]\n")
         .var("NAME", "n")
         .load();
@@ -660,7 +539,8 @@ fn hosts_files_of_other_shapes_load() {
 
 #[test]
 fn disabled_servers_are_left_out_and_need_nothing() {
-    let config = "[servers.a]\ncommand = \"no-such\"\nenabled = false\nprefix = \"b\"\n[servers.b]\ncommand = \"npx\"\n";
+    let config =
+        "[servers.a]\ncommand = \"no-such\"\nenabled = false\nprefix = \"b\"\n[servers.b]\ncommand = \"npx\"\n";
     let loaded = World::new().config("c.toml", config).load();
     assert_eq!(loaded.settings.servers.len(), 1);
     assert!(loaded.server_faults.is_empty());
@@ -694,10 +574,7 @@ fn no_secret_is_in_any_fault_or_note_d025_i_34() {
     );
     let faults = load(&world.options()).err().unwrap();
     assert_eq!(faults.0.len(), 4);
-    assert!(
-        !format!("{faults} {faults:?}").contains("canary"),
-        "{faults}"
-    );
+    assert!(!format!("{faults} {faults:?}").contains("canary"), "{faults}");
 }
 
 #[test]
@@ -733,9 +610,7 @@ fn what_follows_from_a_fault_is_not_said_again() {
 
 #[test]
 fn a_pipe_of_the_shell_is_known_by_its_first_character() {
-    let loaded = World::new()
-        .config("fd63", " {\"mcpServers\": {\"a\": {\"command\": \"npx\"}}}")
-        .load();
+    let loaded = World::new().config("fd63", " {\"mcpServers\": {\"a\": {\"command\": \"npx\"}}}").load();
     launch(&loaded, "a");
 }
 

@@ -8,13 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-const UNITS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
+const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads one duration: a whole number and a unit.
 pub(super) fn parse(text: &str) -> Option<Duration> {
@@ -56,9 +50,7 @@ impl Period {
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(from)?;
-        parse(&text)
-            .map(Self)
-            .ok_or_else(|| D::Error::custom("not a duration"))
+        parse(&text).map(Self).ok_or_else(|| D::Error::custom("not a duration"))
     }
 }
 
@@ -74,9 +66,7 @@ impl<'de> Deserialize<'de> for PeriodOrNever {
         if text == "never" {
             return Ok(Self(None));
         }
-        parse(&text)
-            .map(|duration| Self(Some(duration)))
-            .ok_or_else(|| D::Error::custom("not a duration"))
+        parse(&text).map(|duration| Self(Some(duration))).ok_or_else(|| D::Error::custom("not a duration"))
     }
 }
 
@@ -119,13 +109,8 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, millis) in [
-            ("250ms", 250),
-            ("30s", 30_000),
-            ("5m", 300_000),
-            ("1h", 3_600_000),
-            ("2d", 172_800_000),
-        ] {
+        for (text, millis) in [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("2d", 172_800_000)]
+        {
             assert_eq!(parse(text), Some(Duration::from_millis(millis)), "{text}");
         }
         for bad in [

@@ -26,10 +26,7 @@ pub(super) enum Style {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// The text is wrong in itself: a fault of the file.
-    Syntax {
-        message: String,
-        nearest: Option<&'static str>,
-    },
+    Syntax { message: String, nearest: Option<&'static str> },
     /// What it asks for is not there: the server cannot be started.
     Missing(String),
 }
@@ -42,16 +39,8 @@ pub(super) struct Expanded {
 }
 
 /// Puts in what `text` refers to; relative files are relative to `base`.
-pub(super) fn expand(
-    text: &str,
-    style: Style,
-    environment: &Environment,
-    base: &Path,
-) -> Result<Expanded, Trouble> {
-    let mut out = Expanded {
-        text: String::with_capacity(text.len()),
-        bare: Vec::new(),
-    };
+pub(super) fn expand(text: &str, style: Style, environment: &Environment, base: &Path) -> Result<Expanded, Trouble> {
+    let mut out = Expanded { text: String::with_capacity(text.len()), bare: Vec::new() };
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
@@ -68,9 +57,7 @@ pub(super) fn expand(
     }
     out.text.push_str(rest);
     if out.text.contains('\0') {
-        return Err(Trouble::Missing(
-            "holds a NUL character, which no program can be given".to_owned(),
-        ));
+        return Err(Trouble::Missing("holds a NUL character, which no program can be given".to_owned()));
     }
     Ok(out)
 }
@@ -95,8 +82,7 @@ fn one<'t>(
         if name.is_empty() || name.contains('=') {
             return Err(syntax("`${env:…}` needs the name of a variable"));
         }
-        out.text
-            .push_str(&variable_text(name, default, environment)?);
+        out.text.push_str(&variable_text(name, default, environment)?);
     } else if let Some(path) = inner.strip_prefix("file:") {
         if path.is_empty() {
             return Err(syntax("`${file:…}` needs the path of a file"));
@@ -106,12 +92,10 @@ fn one<'t>(
         let (name, default) = split_default(inner);
         match style {
             Style::Host if name == "userHome" => {
-                out.text
-                    .push_str(&variable_text("HOME", default, environment)?);
+                out.text.push_str(&variable_text("HOME", default, environment)?);
             }
             Style::Host => {
-                out.text
-                    .push_str(&variable_text(name, default, environment)?);
+                out.text.push_str(&variable_text(name, default, environment)?);
             }
             Style::Own => {
                 out.bare.push(name.to_owned());
@@ -145,10 +129,7 @@ fn literal(inner: &str, out: &mut String) {
 }
 
 fn syntax(message: &str) -> Trouble {
-    Trouble::Syntax {
-        message: message.to_owned(),
-        nearest: None,
-    }
+    Trouble::Syntax { message: message.to_owned(), nearest: None }
 }
 
 fn split_default(text: &str) -> (&str, Option<&str>) {
@@ -172,21 +153,15 @@ fn unknown_kind(inner: &str) -> Option<&str> {
 }
 
 /// A variable; the default also stands for an empty one, as in a shell.
-fn variable_text(
-    name: &str,
-    default: Option<&str>,
-    environment: &Environment,
-) -> Result<String, Trouble> {
+fn variable_text(name: &str, default: Option<&str>, environment: &Environment) -> Result<String, Trouble> {
     match (environment.get(name), default) {
-        (None, None) => Err(Trouble::Missing(format!(
-            "the variable `{}` is not set",
-            shown(name)
-        ))),
+        (None, None) => Err(Trouble::Missing(format!("the variable `{}` is not set", shown(name)))),
         (None, Some(default)) => Ok(default.to_owned()),
         (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
-        (Some(value), _) => value.to_str().map(str::to_owned).ok_or_else(|| {
-            Trouble::Missing(format!("the variable `{}` is not UTF-8", shown(name)))
-        }),
+        (Some(value), _) => value
+            .to_str()
+            .map(str::to_owned)
+            .ok_or_else(|| Trouble::Missing(format!("the variable `{}` is not UTF-8", shown(name)))),
     }
 }
 
@@ -195,8 +170,7 @@ fn file_text(path: &str, environment: &Environment, base: &Path) -> Result<Strin
     let trouble = |why: String| Trouble::Missing(format!("the file `{}` {why}", shown(path)));
     let full = environment.path(path, base);
     // Looked at before it is opened: opening a pipe would wait for its writer.
-    let kind =
-        std::fs::metadata(&full).map_err(|error| trouble(format!("cannot be read: {error}")))?;
+    let kind = std::fs::metadata(&full).map_err(|error| trouble(format!("cannot be read: {error}")))?;
     if !kind.is_file() {
         return Err(trouble("is not a regular file".to_owned()));
     }
@@ -222,12 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn environment() -> Environment {
-        Environment::from_iter([
-            ("A", "one"),
-            ("EMPTY", ""),
-            ("NESTED", "${env:A}$${x}${A}"),
-            ("HOME", "/home/me"),
-        ])
+        Environment::from_iter([("A", "one"), ("EMPTY", ""), ("NESTED", "${env:A}$${x}${A}"), ("HOME", "/home/me")])
     }
 
     fn check(style: Style, text: &str, expected: Result<&str, &str>) {
@@ -259,17 +228,9 @@ mod tests {
             check(style, "${env:A", Err("no closing"));
             check(style, "${env:}", Err("needs the name"));
             check(style, "${file:}", Err("needs the path"));
-            check(
-                style,
-                "${file:none.txt}",
-                Err("file `none.txt` cannot be read"),
-            );
+            check(style, "${file:none.txt}", Err("file `none.txt` cannot be read"));
             check(style, "${file:/dev/zero}", Err("not a regular file"));
-            check(
-                style,
-                "${input:token}",
-                Err("`${input:…}` is not a reference"),
-            );
+            check(style, "${input:token}", Err("`${input:…}` is not a reference"));
             check(style, "a\0b", Err("NUL"));
         }
     }
@@ -298,13 +259,7 @@ mod tests {
     #[test]
     fn a_mistyped_kind_is_named() {
         let got = expand("${evn:A}", Style::Own, &environment(), Path::new("/"));
-        assert!(matches!(
-            got,
-            Err(Trouble::Syntax {
-                nearest: Some("${env:…}"),
-                ..
-            })
-        ));
+        assert!(matches!(got, Err(Trouble::Syntax { nearest: Some("${env:…}"), .. })));
     }
 
     proptest! {

@@ -17,8 +17,8 @@ use super::layers::{Layer, Origins};
 use super::period;
 use super::schema::{self, Era, File, Format};
 use super::settings::{
-    EraChoice, GatewaySettings, ItemFilter, LogFormat, ServerFault, ServerSettings, Settings,
-    Start, TelemetrySettings, Timeouts,
+    EraChoice, GatewaySettings, ItemFilter, LogFormat, ServerFault, ServerSettings, Settings, Start, TelemetrySettings,
+    Timeouts,
 };
 
 /// What resolving gave.
@@ -50,13 +50,7 @@ pub(super) fn resolve(
         })
         .collect();
     let mut resolver = Resolver {
-        ground: Ground {
-            environment,
-            inherited,
-            cwd,
-            layers,
-            origins: &origins,
-        },
+        ground: Ground { environment, inherited, cwd, layers, origins: &origins },
         guests,
         earlier,
         faults: Vec::new(),
@@ -78,20 +72,14 @@ pub(super) fn resolve(
     notes.append(&mut resolver.notes);
     let state = match &file.gateway.state {
         Some(state) => {
-            let base = origins
-                .get("gateway.state", layers)
-                .map_or(cwd, |(layer, _)| &layer.base);
+            let base = origins.get("gateway.state", layers).map_or(cwd, |(layer, _)| &layer.base);
             environment.path(state, base)
         }
         None => environment.state_folder(),
     };
     Resolved {
         settings: Settings {
-            gateway: GatewaySettings {
-                instructions: file.gateway.instructions,
-                name_budget,
-                state,
-            },
+            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state },
             servers,
             telemetry: TelemetrySettings {
                 log: file.telemetry.log,
@@ -131,19 +119,11 @@ impl Resolver<'_> {
     /// Was something at or below `path` refused before? Then what follows from it is not said again.
     fn is_faulty(&self, path: &str) -> bool {
         self.earlier.iter().any(|fault| {
-            fault
-                .key
-                .strip_prefix(path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            fault.key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
     }
 
-    fn server(
-        &mut self,
-        key: ServerKey,
-        server: schema::Server,
-        name_budget: usize,
-    ) -> ServerSettings {
+    fn server(&mut self, key: ServerKey, server: schema::Server, name_budget: usize) -> ServerSettings {
         let path = join("servers", key.as_str());
         let guest = self.guests.get(key.as_str());
         let prefix = self.prefix(&key, &server, &path, name_budget);
@@ -164,22 +144,13 @@ impl Resolver<'_> {
             prefix,
             idle_stop: server.idle_stop.0,
             timeouts,
-            tools: ItemFilter {
-                allow: server.tools.allow,
-                deny: server.tools.deny,
-            },
+            tools: ItemFilter { allow: server.tools.allow, deny: server.tools.deny },
             key,
         }
     }
 
     /// The effective prefix: unique, and short enough that a shortened name fits (tool-naming, minimum budget).
-    fn prefix(
-        &mut self,
-        key: &ServerKey,
-        server: &schema::Server,
-        path: &str,
-        budget: usize,
-    ) -> String {
+    fn prefix(&mut self, key: &ServerKey, server: &schema::Server, path: &str, budget: usize) -> String {
         // Prefix, `__`, one character, `-` and eight of a hash.
         const REST: usize = 2 + 1 + 9;
         let prefix = server.prefix.clone().unwrap_or_else(|| key.to_string());
@@ -213,20 +184,12 @@ impl Resolver<'_> {
         let written = &server.timeouts;
         let (call, call_max): (Duration, Duration) = (written.call.0, written.call_max.0);
         if call > call_max && !self.is_faulty(&join(path, "timeouts")) {
-            let message = format!(
-                "{} is longer than call_max, which is {}",
-                period::text(call),
-                period::text(call_max)
-            );
+            let message =
+                format!("{} is longer than call_max, which is {}", period::text(call), period::text(call_max));
             let at = join(&join(path, "timeouts"), "call");
             self.faults.push(self.fault(&at, message));
         }
-        Timeouts {
-            start: written.start.0,
-            probe: written.probe.0,
-            call,
-            call_max,
-        }
+        Timeouts { start: written.start.0, probe: written.probe.0, call, call_max }
     }
 
     fn launch(
@@ -240,10 +203,10 @@ impl Resolver<'_> {
         }
         let mut findings = Findings::default();
         let launch = launch::launch(server, path, &self.ground, &mut findings);
-        let first = findings.missing.first().map(|fault| ServerFault {
-            key: fault.key.clone(),
-            message: fault.message.clone(),
-        });
+        let first = findings
+            .missing
+            .first()
+            .map(|fault| ServerFault { key: fault.key.clone(), message: fault.message.clone() });
         self.faults.append(&mut findings.faults);
         self.server_faults.append(&mut findings.missing);
         self.notes.append(&mut findings.notes);
@@ -259,8 +222,7 @@ impl Resolver<'_> {
         if let Some((member, at)) = guest.and_then(|guest| guest.remote.as_ref()) {
             let key = join(path, member);
             let message =
-                "remote servers are not supported by this version; only those with a `command` are"
-                    .to_owned();
+                "remote servers are not supported by this version; only those with a `command` are".to_owned();
             let mut fault = self.fault(path, message.clone());
             fault.key.clone_from(&key);
             if at.line > 0 {
@@ -276,9 +238,6 @@ impl Resolver<'_> {
         if !unread && !self.is_faulty(path) {
             self.faults.push(self.fault(path, message.clone()));
         }
-        ServerFault {
-            key: path.to_owned(),
-            message,
-        }
+        ServerFault { key: path.to_owned(), message }
     }
 }

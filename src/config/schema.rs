@@ -50,12 +50,7 @@ pub(super) struct Gateway {
 
 impl Default for Gateway {
     fn default() -> Self {
-        Self {
-            instructions: None,
-            name_budget: 45,
-            pass_env: Vec::new(),
-            state: None,
-        }
+        Self { instructions: None, name_budget: 45, pass_env: Vec::new(), state: None }
     }
 }
 
@@ -179,10 +174,7 @@ pub(super) struct Telemetry {
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self {
-            log: "info".to_owned(),
-            format: Format::Pretty,
-        }
+        Self { log: "info".to_owned(), format: Format::Pretty }
     }
 }
 
@@ -197,11 +189,7 @@ pub(super) enum Format {
 }
 
 const fn period(min: Duration, max: Duration) -> Shape {
-    Shape::Period {
-        never: false,
-        min,
-        max,
-    }
+    Shape::Period { never: false, min, max }
 }
 
 const TICK: Duration = Duration::from_millis(10);
@@ -220,13 +208,7 @@ pub(super) static SHAPE: Shape = Shape::Table(&[
         ]),
     ),
     ("servers", Shape::Servers(&SERVER)),
-    (
-        "telemetry",
-        Shape::Table(&[
-            ("log", Shape::Log),
-            ("format", Shape::Word(&["pretty", "json"])),
-        ]),
-    ),
+    ("telemetry", Shape::Table(&[("log", Shape::Log), ("format", Shape::Word(&["pretty", "json"]))])),
 ]);
 
 static SERVER: Shape = Shape::Table(&[
@@ -238,14 +220,7 @@ static SERVER: Shape = Shape::Table(&[
     ("start", Shape::Word(&["lazy", "eager"])),
     ("era", Shape::Word(&["auto", "modern", "legacy"])),
     ("prefix", Shape::Prefix),
-    (
-        "idle_stop",
-        Shape::Period {
-            never: true,
-            min: TICK,
-            max: Duration::from_secs(30 * 24 * 3600),
-        },
-    ),
+    ("idle_stop", Shape::Period { never: true, min: TICK, max: Duration::from_secs(30 * 24 * 3600) }),
     (
         "timeouts",
         Shape::Table(&[
@@ -255,10 +230,7 @@ static SERVER: Shape = Shape::Table(&[
             ("call_max", period(TICK, DAY)),
         ]),
     ),
-    (
-        "tools",
-        Shape::Table(&[("allow", Shape::Patterns), ("deny", Shape::Patterns)]),
-    ),
+    ("tools", Shape::Table(&[("allow", Shape::Patterns), ("deny", Shape::Patterns)])),
 ]);
 
 /// The JSON Schema of a configuration file, as `onegate schema` prints it. Not built when a file is loaded.
@@ -296,12 +268,7 @@ mod tests {
         };
         match shape {
             Shape::Table(keys) => {
-                let mut described: Vec<_> = schema["properties"]
-                    .as_object()
-                    .unwrap()
-                    .keys()
-                    .cloned()
-                    .collect();
+                let mut described: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
                 let mut tabled: Vec<_> = keys.iter().map(|(name, _)| (*name).to_owned()).collect();
                 described.sort();
                 tabled.sort();

@@ -58,10 +58,7 @@ impl Node {
 
     /// The member `name`, when this is a table that has it.
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
-        self.entries()
-            .iter()
-            .find(|entry| entry.name == name)
-            .map(|entry| &entry.node)
+        self.entries().iter().find(|entry| entry.name == name).map(|entry| &entry.node)
     }
 
     /// The members; none when this is not a table.
@@ -79,11 +76,7 @@ impl Node {
 
     /// The text, when this is one.
     pub(super) fn as_text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value {
-            Some(text)
-        } else {
-            None
-        }
+        if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// What people call this kind of value.
@@ -108,9 +101,7 @@ pub(super) struct Lines<'t> {
 
 impl<'t> Lines<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        let starts = std::iter::once(0)
-            .chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1))
-            .collect();
+        let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
         Self { text, starts }
     }
 
@@ -137,10 +128,7 @@ pub(super) fn toml(text: &str) -> Result<Node, Broken> {
         at: lines.span(error.span()).unwrap_or_default(),
         message: error.message().trim().replace('\n', ", "),
     })?;
-    Ok(Node::new(
-        Pos { line: 1, column: 1 },
-        toml_table(document.as_table(), &lines),
-    ))
+    Ok(Node::new(Pos { line: 1, column: 1 }, toml_table(document.as_table(), &lines)))
 }
 
 fn toml_table(table: &dyn TableLike, lines: &Lines<'_>) -> Value {
@@ -148,15 +136,8 @@ fn toml_table(table: &dyn TableLike, lines: &Lines<'_>) -> Value {
         .iter()
         .map(|(name, item)| {
             let key = table.get_key_value(name).and_then(|(key, _)| key.span());
-            let at = lines
-                .span(key)
-                .or_else(|| lines.span(item.span()))
-                .unwrap_or_default();
-            Entry {
-                name: name.to_owned(),
-                at,
-                node: toml_item(item, at, lines),
-            }
+            let at = lines.span(key).or_else(|| lines.span(item.span())).unwrap_or_default();
+            Entry { name: name.to_owned(), at, node: toml_item(item, at, lines) }
         })
         .collect();
     Value::Table(entries)
@@ -170,12 +151,7 @@ fn toml_item(item: &Item, key: Pos, lines: &Lines<'_>) -> Node {
         Item::ArrayOfTables(tables) => {
             let list = tables
                 .iter()
-                .map(|table| {
-                    Node::new(
-                        lines.span(table.span()).unwrap_or(key),
-                        toml_table(table, lines),
-                    )
-                })
+                .map(|table| Node::new(lines.span(table.span()).unwrap_or(key), toml_table(table, lines)))
                 .collect();
             Node::new(key, Value::List(list))
         }
@@ -190,12 +166,7 @@ fn toml_value(value: &toml_edit::Value, key: Pos, lines: &Lines<'_>) -> Node {
         toml_edit::Value::Float(number) => Value::Float(*number.value()),
         toml_edit::Value::Boolean(truth) => Value::Bool(*truth.value()),
         toml_edit::Value::Datetime(_) => Value::Other("a date"),
-        toml_edit::Value::Array(array) => Value::List(
-            array
-                .iter()
-                .map(|item| toml_value(item, at, lines))
-                .collect(),
-        ),
+        toml_edit::Value::Array(array) => Value::List(array.iter().map(|item| toml_value(item, at, lines)).collect()),
         toml_edit::Value::InlineTable(table) => toml_table(table, lines),
     };
     Node::new(at, value)
@@ -211,24 +182,15 @@ pub(super) fn yaml(text: &str) -> Result<Node, Broken> {
         message: "is not valid YAML here".to_owned(),
     })?;
     // An empty file is an empty table, as in TOML.
-    let value = if value.is_null() {
-        Value::Table(Vec::new())
-    } else {
-        yaml_value(value, 0)?
-    };
+    let value = if value.is_null() { Value::Table(Vec::new()) } else { yaml_value(value, 0)? };
     Ok(Node::new(Pos::default(), value))
 }
 
 fn yaml_value(value: Yaml, depth: usize) -> Result<Value, Broken> {
     if depth > DEEPEST {
-        return Err(Broken {
-            at: Pos::default(),
-            message: format!("is nested deeper than {DEEPEST} levels"),
-        });
+        return Err(Broken { at: Pos::default(), message: format!("is nested deeper than {DEEPEST} levels") });
     }
-    let node = |value| -> Result<Node, Broken> {
-        Ok(Node::new(Pos::default(), yaml_value(value, depth + 1)?))
-    };
+    let node = |value| -> Result<Node, Broken> { Ok(Node::new(Pos::default(), yaml_value(value, depth + 1)?)) };
     Ok(match value {
         Yaml::Null => Value::Other("null"),
         Yaml::Bool(truth) => Value::Bool(truth),
@@ -238,9 +200,7 @@ fn yaml_value(value: Yaml, depth: usize) -> Result<Value, Broken> {
             (None, None) => Value::Other("a number out of range"),
         },
         Yaml::String(text) => Value::Text(text),
-        Yaml::Sequence(items) => {
-            Value::List(items.into_iter().map(node).collect::<Result<_, _>>()?)
-        }
+        Yaml::Sequence(items) => Value::List(items.into_iter().map(node).collect::<Result<_, _>>()?),
         Yaml::Mapping(members) => {
             let mut entries = Vec::with_capacity(members.len());
             for (name, value) in members {
@@ -250,11 +210,7 @@ fn yaml_value(value: Yaml, depth: usize) -> Result<Value, Broken> {
                         message: "has a key that is not a text; quote it".to_owned(),
                     });
                 };
-                entries.push(Entry {
-                    name,
-                    at: Pos::default(),
-                    node: node(value)?,
-                });
+                entries.push(Entry { name, at: Pos::default(), node: node(value)? });
             }
             Value::Table(entries)
         }
@@ -272,9 +228,7 @@ mod tests {
         let files = root.get("servers").and_then(|n| n.get("files")).unwrap();
         assert_eq!(files.at.line, 2);
         let args = files.get("args").unwrap();
-        let Value::List(items) = &args.value else {
-            panic!("a list")
-        };
+        let Value::List(items) = &args.value else { panic!("a list") };
         assert_eq!(items[1].at, Pos { line: 5, column: 3 });
     }
 
@@ -292,10 +246,7 @@ mod tests {
         let root = yaml("servers:\n  files:\n    command: x\n    enabled: false\n").unwrap();
         let files = root.get("servers").and_then(|n| n.get("files")).unwrap();
         assert!(matches!(&files.get("command").unwrap().value, Value::Text(t) if t == "x"));
-        assert!(matches!(
-            files.get("enabled").unwrap().value,
-            Value::Bool(false)
-        ));
+        assert!(matches!(files.get("enabled").unwrap().value, Value::Bool(false)));
         assert!(yaml("").unwrap().entries().is_empty());
     }
 }

@@ -59,10 +59,7 @@ pub fn is_trusted(state: &Path, candidate: &Candidate) -> bool {
 pub fn trust(state: &Path, candidate: &Candidate) -> io::Result<PathBuf> {
     let mark = mark(state, candidate);
     let folder = mark.parent().unwrap_or(state);
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     // Written beside and renamed: a reader sees all of it or none.
     let part = mark.with_extension(format!("{}.part", std::process::id()));
     let written = std::fs::OpenOptions::new()
@@ -109,11 +106,7 @@ mod tests {
     #[test]
     fn trust_is_for_this_content_in_this_folder() {
         let root = tempfile::tempdir().unwrap();
-        let (a, b, state) = (
-            root.path().join("a"),
-            root.path().join("b"),
-            root.path().join("state"),
-        );
+        let (a, b, state) = (root.path().join("a"), root.path().join("b"), root.path().join("state"));
         for folder in [&a, &b] {
             std::fs::create_dir_all(folder.join("onegate.d")).unwrap();
             std::fs::write(folder.join("onegate.toml"), "# one\n").unwrap();
@@ -122,10 +115,7 @@ mod tests {
         assert!(!is_trusted(&state, &first));
         let mark = trust(&state, &first).unwrap();
         assert!(is_trusted(&state, &examine(&a).unwrap()));
-        assert!(
-            !is_trusted(&state, &examine(&b).unwrap()),
-            "same content, other folder"
-        );
+        assert!(!is_trusted(&state, &examine(&b).unwrap()), "same content, other folder");
 
         std::fs::write(a.join("onegate.d/10.toml"), "# two\n").unwrap();
         let second = examine(&a).unwrap();

@@ -1,1 +1,75 @@
-//! The daemon room.
+//! A running gateway: built in order, drained in reverse.
+//!
+//! The commands use it in two ways: [`serve_stdio`] for a host, [`Daemon`] alone for a look or a call.
+
+mod signals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::settings::Settings;
+use crate::gateway::{EraMemory, Gateway, Pace, Processes};
+use crate::transport::Channel;
+use crate::upstream::stdio;
+
+pub use signals::Ended;
+
+/// What the ladder of a stop takes beyond its own waits.
+const SLACK: Duration = Duration::from_millis(200);
+
+/// A gateway with its servers, and everything that runs for it.
+pub struct Daemon {
+    gateway: Arc<Gateway>,
+    tasks: TaskTracker,
+}
+
+impl Daemon {
+    /// Starts the gateway; its servers start in the background. Needs a runtime.
+    pub fn start(settings: Settings) -> anyhow::Result<Self> {
+        let tasks = TaskTracker::new();
+        let memory = EraMemory::at(settings.gateway.state.join("eras"));
+        let connect = Arc::new(Processes::new(tasks.clone()));
+        let gateway = Gateway::start(settings, connect, &memory, &tasks).map_err(|faults| {
+            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            anyhow::anyhow!("{}", lines.join("\n"))
+        })?;
+        Ok(Self { gateway, tasks })
+    }
+
+    /// The gateway.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Stops all servers, so that no process of theirs is left.
+    pub async fn stop(self, pace: Pace) {
+        self.gateway.stop(pace);
+        self.tasks.close();
+        if timeout(pace.input + pace.term * 2 + SLACK, self.tasks.wait()).await.is_err() {
+            tracing::warn!("not everything has ended in time");
+        }
+    }
+
+    /// Serves one host until it leaves or we are told to; then all is stopped.
+    pub async fn serve(self, channel: Channel) -> Ended {
+        let stop = CancellationToken::new();
+        let told = signals::watch(stop.clone(), &self.tasks);
+        let front = stdio::serve(Arc::clone(&self.gateway), channel, &stop, &self.tasks).await;
+        stop.cancel();
+        // Servers go first, so that calls still running end with an error that the host may still read.
+        self.gateway.stop(Pace::SWIFT);
+        tokio::join!(front.finish(), self.stop(Pace::SWIFT));
+        told.how()
+    }
+}
+
+/// Serves the host on our standard streams.
+pub async fn serve_stdio(settings: Settings) -> anyhow::Result<Ended> {
+    let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
+    Ok(Daemon::start(settings)?.serve(channel).await)
+}

@@ -1,3 +1,4 @@
 //! What operators and people see: log lines on stderr, and how foreign text is shown in them.
 
 pub mod fields;
+pub mod log;

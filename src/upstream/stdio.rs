@@ -67,6 +67,8 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
 impl Front {
     /// Writes what is left and lets the host go.
     pub async fn finish(self) {
+        let deadline = Instant::now() + GRACE;
+        while self.session.is_busy() && timeout_at(deadline, self.session.freed.notified()).await.is_ok() {}
         self.session.outbox.close();
         // A host that reads no more must not keep us.
         let _ = timeout_at(Instant::now() + GRACE, self.writing).await;

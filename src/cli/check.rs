@@ -1,0 +1,33 @@
+//! `onegate check`: everything that is wrong with the configuration, at once, without starting anything.
+
+use serde_json::json;
+
+use super::exit::Exit;
+use super::{Common, load, out};
+
+/// Flags of `check`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let loaded = match load::load(&args.common)? {
+        Ok(loaded) => loaded,
+        Err(exit) => return Ok(exit),
+    };
+    if !loaded.server_faults.is_empty() {
+        return load::tell(&args.common, &loaded.server_faults);
+    }
+    let keys: Vec<_> = loaded.settings.servers.iter().map(|server| server.key.to_string()).collect();
+    if args.common.json {
+        out::json(&json!({ "faults": [], "notes": loaded.notes, "sources": loaded.sources, "servers": keys }))?;
+    } else if loaded.sources.is_empty() {
+        out::text("No configuration found: looked for ./onegate.toml and in the configuration folders.")?;
+    } else {
+        let sources: Vec<_> = loaded.sources.iter().map(|file| file.display().to_string()).collect();
+        out::text(&format!("{}: fine; {} servers: {}", sources.join(", "), keys.len(), keys.join(", ")))?;
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,30 @@
+//! How the program ends; the numbers are stable (contract of the commands).
+
+use std::process::ExitCode;
+
+/// An exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// All well.
+    Fine,
+    /// The asked operation failed.
+    Failed,
+    /// A fault of usage or configuration.
+    Usage,
+    /// A server could not be reached.
+    Unreachable,
+    /// A person interrupted.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Fine => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Unreachable => 4,
+            Exit::Interrupted => 130,
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! Loading the configuration for a command: faults are told all at once, an untrusted file is asked about.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use anyhow::Context as _;
+
+use super::exit::Exit;
+use super::{Common, out};
+use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
+use crate::telemetry;
+
+/// Loads the configuration and starts logging. `Err` inside means: told, end so.
+pub(super) fn load(common: &Common) -> anyhow::Result<Result<Loaded, Exit>> {
+    let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
+    options.files.clone_from(&common.config);
+    options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
+    let mut loaded = config::load(&options);
+    if let Ok(Loaded { untrusted: Some(candidate), .. }) = &loaded
+        && agrees(candidate)?
+    {
+        let state = options.environment.state_folder();
+        trust::trust(&state, candidate).context("the trust could not be noted")?;
+        loaded = config::load(&options);
+    }
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(faults) => return tell(common, &faults.0).map(Err),
+    };
+    telemetry::log::start(&loaded.settings.telemetry);
+    for note in &loaded.notes {
+        tracing::warn!("{note}");
+    }
+    Ok(Ok(loaded))
+}
+
+/// Tells all faults.
+pub(super) fn tell(common: &Common, faults: &[Fault]) -> anyhow::Result<Exit> {
+    if common.json {
+        out::json(&serde_json::json!({ "faults": faults }))?;
+    } else {
+        for fault in faults {
+            out::say(&fault.to_string());
+        }
+        let count = faults.len();
+        out::say(&format!("onegate: {count} fault{} in the configuration", if count == 1 { "" } else { "s" }));
+    }
+    Ok(Exit::Usage)
+}
+
+/// Asks whether the file of this folder may be used; only a person at a terminal is asked.
+fn agrees(candidate: &trust::Candidate) -> anyhow::Result<bool> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Ok(false);
+    }
+    out::say("This folder brings its own configuration, which starts programs:");
+    for file in &candidate.files {
+        out::say(&format!("  {}", telemetry::fields::shown_str(&file.display().to_string())));
+    }
+    let _ = write!(io::stderr(), "Use it, as it is now? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,37 @@
+//! `onegate run`: what a host launches.
+
+use super::exit::Exit;
+use super::{Common, load};
+use crate::daemon::{self, Ended};
+
+/// Flags of `run`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let loaded = match load::load(&args.common)? {
+        Ok(loaded) => loaded,
+        Err(exit) => return Ok(exit),
+    };
+    if loaded.sources.is_empty() {
+        tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
+    }
+    let ended = block_on(daemon::serve_stdio(loaded.settings))??;
+    Ok(match ended {
+        Ended::Drained => Exit::Fine,
+        Ended::Interrupted => Exit::Interrupted,
+    })
+}
+
+/// Runs a future on one thread: a host and its servers are few pipes, and a wake-up across threads costs more than
+/// a small call (docs/decisions/one-thread.md).
+pub(super) fn block_on<F: Future>(future: F) -> anyhow::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    // A thread that still blocks on a terminal must not keep us.
+    runtime.shutdown_background();
+    Ok(output)
+}

@@ -1,0 +1,161 @@
+//! `onegate tools`: the catalogue as a host sees it, and what it costs the model.
+
+use serde_json::json;
+
+use super::exit::Exit;
+use super::progress::Starting;
+use super::{Common, load, out, run};
+use crate::catalog::tokens;
+use crate::config::settings::Settings;
+use crate::daemon::Daemon;
+use crate::gateway::{Catalogue, Gateway, Pace, State};
+use crate::protocol::version::Revision;
+use crate::telemetry::fields::shown_str;
+
+/// Flags of `tools`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Only this server, by its key.
+    server: Option<String>,
+    /// Also show what hosts do not see, and why.
+    #[arg(long)]
+    hidden: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let mut settings = match load::load(&args.common)? {
+        Ok(loaded) => loaded.settings,
+        Err(exit) => return Ok(exit),
+    };
+    if let Some(wanted) = &args.server
+        && let Err(exit) = keep_only(&mut settings, wanted)
+    {
+        return Ok(exit);
+    }
+    run::block_on(async {
+        let daemon = Daemon::start(settings)?;
+        Starting::new().settle(daemon.gateway()).await;
+        let shown = show(args, daemon.gateway());
+        let failed = tell_failed(daemon.gateway());
+        daemon.stop(Pace::SWIFT).await;
+        shown?;
+        Ok(if failed { Exit::Unreachable } else { Exit::Fine })
+    })?
+}
+
+fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
+    let keys: Vec<_> = settings.servers.iter().map(|server| server.key.to_string()).collect();
+    settings.servers.retain(|server| server.key.as_str() == wanted);
+    if settings.servers.is_empty() {
+        out::say(&format!("onegate: no server {:?}; there are: {}", shown_str(wanted), keys.join(", ")));
+        return Err(Exit::Usage);
+    }
+    Ok(())
+}
+
+fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
+    let catalogue = gateway.catalogue();
+    if args.common.json {
+        return out::json(&as_json(&catalogue, gateway));
+    }
+    out::text(&as_table(&catalogue))?;
+    if args.hidden {
+        let hidden: Vec<_> = catalogue
+            .items(Revision::LATEST_MODERN)
+            .filter_map(|item| {
+                let row = [item.key.as_str(), &shown_str(item.native), item.hidden?.code()];
+                Some(row.map(str::to_owned).to_vec())
+            })
+            .collect();
+        out::text(&format!("\nhidden:\n{}", out::table(&hidden, &[])))?;
+    }
+    Ok(())
+}
+
+/// The visible tools with their size, and the sum.
+pub(super) fn as_table(catalogue: &Catalogue) -> String {
+    let mut rows = vec![["tool", "server", "native name", "bytes", "tokens"].map(str::to_owned).to_vec()];
+    let (mut bytes, mut sum) = (0, 0);
+    for item in catalogue.items(Revision::LATEST_MODERN).filter(|item| item.hidden.is_none()) {
+        let cost = tokens::estimate(item.bytes);
+        bytes += item.bytes;
+        sum += cost;
+        rows.push(vec![
+            shown_str(item.exposed.unwrap_or_default()),
+            item.key.to_string(),
+            shown_str(item.native),
+            item.bytes.to_string(),
+            cost.to_string(),
+        ]);
+    }
+    let count = rows.len() - 1;
+    rows.push(vec![format!("{count} tools"), String::new(), String::new(), bytes.to_string(), sum.to_string()]);
+    out::table(&rows, &[3, 4])
+}
+
+fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
+    let (mut items, mut hidden) = (Vec::new(), Vec::new());
+    let (mut bytes, mut sum) = (0, 0);
+    for item in catalogue.items(Revision::LATEST_MODERN) {
+        let cost = tokens::estimate(item.bytes);
+        let mut value = json!({
+            "server": item.key.as_str(), "kind": item.kind.as_str(), "native": item.native, "exposed": item.exposed,
+            "bytes": item.bytes, "tokens": cost,
+        });
+        match item.hidden {
+            None => {
+                bytes += item.bytes;
+                sum += cost;
+                items.push(value);
+            }
+            Some(why) => {
+                value["reason"] = why.code().into();
+                hidden.push(value);
+            }
+        }
+    }
+    let servers: Vec<_> = gateway
+        .servers()
+        .iter()
+        .map(|server| {
+            let (state, era) = state_words(&server.state().borrow());
+            json!({ "key": server.key().as_str(), "state": state, "era": era, "last_error": server.last_error() })
+        })
+        .collect();
+    json!({ "items": items, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
+}
+
+fn state_words(state: &State) -> (&'static str, Option<&'static str>) {
+    match state {
+        State::Idle => ("idle", None),
+        State::Starting => ("starting", None),
+        State::Ready { revision, .. } => ("ready", Some(revision.era().as_str())),
+        State::Waiting { .. } => ("waiting", None),
+        State::Broken { .. } => ("broken", None),
+        State::Disabled { .. } => ("disabled", None),
+        State::Stopped => ("stopped", None),
+    }
+}
+
+/// Says which servers could not be used and why; whether there were any.
+pub(super) fn tell_failed(gateway: &Gateway) -> bool {
+    let mut any = false;
+    for server in gateway.servers() {
+        if !matches!(*server.state().borrow(), State::Ready { .. } | State::Idle) {
+            any = true;
+            let why = server.last_error().unwrap_or_else(|| "it was not ready in time".to_owned());
+            let command = server.settings().launch.as_ref().map_or("", |launch| launch.command.as_str());
+            out::say(&format!("onegate: server {} cannot be used: {why}", server.key()));
+            if !command.is_empty() {
+                let command = shown_str(command);
+                out::say(&format!(
+                    "  try its command {command:?} by hand, or raise servers.{}.timeouts.start",
+                    server.key()
+                ));
+            }
+        }
+    }
+    any
+}

@@ -1,0 +1,48 @@
+//! The signals that end us.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How serving ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The host left, or we were told to stop: all in order.
+    Drained,
+    /// A person interrupted.
+    Interrupted,
+}
+
+/// Which signal came.
+pub(super) struct Told(Arc<AtomicBool>);
+
+impl Told {
+    /// How serving ended, as far as signals tell.
+    pub(super) fn how(&self) -> Ended {
+        if self.0.load(Ordering::Acquire) { Ended::Interrupted } else { Ended::Drained }
+    }
+}
+
+/// Cancels `stop` at TERM, HUP and INT; ends when `stop` is cancelled.
+pub(super) fn watch(stop: CancellationToken, tasks: &TaskTracker) -> Told {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let told = Told(Arc::clone(&interrupted));
+    tasks.spawn(async move {
+        let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
+        let [Ok(mut term), Ok(mut hangup), Ok(mut interrupt)] = kinds.map(signal) else {
+            tracing::warn!("signals cannot be watched");
+            return;
+        };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = hangup.recv() => {}
+            _ = interrupt.recv() => interrupted.store(true, Ordering::Release),
+            () = stop.cancelled() => return,
+        }
+        stop.cancel();
+    });
+    told
+}
