@@ -495,6 +495,9 @@ mod tests {
     }
 
     proptest! {
+        // Hashing is slow without optimisation.
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
         /// N-1, N-2, N-3: every item has a name in alphabet and budget, all different without regard to case.
         #[test]
         fn names_are_injective_and_well_formed(items in items(), budget in 24usize..=128) {

@@ -44,6 +44,8 @@ pub(super) struct ToolItem {
     pub(super) native: Arc<str>,
     /// What must be changed before some host can be shown it.
     pub(super) needs: Needs,
+    /// The members that this is about, and the name, in the order of the text; empty when nothing must.
+    pub(super) special: Box<[Special]>,
     /// Hash of the definition.
     pub(super) digest: [u8; 16],
 }
@@ -185,14 +187,42 @@ impl ToolsPart {
     }
 }
 
-/// The members of a definition that matter here.
-#[derive(Default)]
-struct Members<'a> {
-    name: Option<(&'a [u8], usize)>,
-    input: Option<&'a [u8]>,
-    output: Option<&'a [u8]>,
-    icons: Option<&'a [u8]>,
-    execution: bool,
+/// A member of a definition that may be published otherwise than it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Special {
+    /// Which one.
+    pub(super) member: Member,
+    /// How many members stand before it.
+    pub(super) ordinal: u32,
+    /// Where the member before it ends: what follows is space, a comma and its key.
+    pub(super) lead: u32,
+    /// Its value.
+    pub(super) value: Span,
+    /// Where the key of the next member begins; the end of its value, if it is the last.
+    pub(super) next: u32,
+}
+
+/// Which member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Name,
+    InputSchema,
+    OutputSchema,
+    Icons,
+    Execution,
+}
+
+impl Member {
+    fn of(key: &str) -> Option<Self> {
+        Some(match key {
+            "name" => Self::Name,
+            "inputSchema" => Self::InputSchema,
+            "outputSchema" => Self::OutputSchema,
+            "icons" => Self::Icons,
+            "execution" => Self::Execution,
+            _ => return None,
+        })
+    }
 }
 
 impl ToolItem {
@@ -201,48 +231,46 @@ impl ToolItem {
         if raw.first() != Some(&b'{') {
             return Err((None, Fault::NotAnObject));
         }
-        let mut found = Members::default();
+        let mut special: Vec<Special> = Vec::with_capacity(4);
         let mut keys = Vec::with_capacity(16);
+        let mut lead = 1;
         for entry in json::members(raw) {
+            let start = raw[lead..].iter().position(|&b| b == b'"').map_or(lead, |quote| lead + quote);
+            let ordinal = keys.len() as u32;
+            if let Some(last) = special.last_mut().filter(|last| last.ordinal + 1 == ordinal) {
+                last.next = start as u32;
+            }
             let key = match entry.name() {
                 Some(Cow::Owned(resolved)) => Cow::Owned(resolved),
                 Some(Cow::Borrowed(_)) | None => String::from_utf8_lossy(entry.key),
             };
-            match &*key {
-                "name" => found.name = Some((entry.value, entry.at)),
-                "inputSchema" => found.input = Some(entry.value),
-                "outputSchema" => found.output = Some(entry.value),
-                "icons" => found.icons = Some(entry.value),
-                "execution" => found.execution = true,
-                _ => {}
+            let end = entry.at + entry.value.len();
+            if let Some(member) = Member::of(&key) {
+                let value = Span { start: entry.at as u32, end: end as u32 };
+                special.push(Special { member, ordinal, lead: lead as u32, value, next: end as u32 });
             }
             keys.push(key);
+            lead = end;
         }
-        let Some(((literal, at), native)) = found.name.and_then(|name| Some((name, json::text_of(name.0)?))) else {
+        let value = |member| special.iter().rfind(|found| found.member == member).map(|found| found.value);
+        let name = value(Member::Name).and_then(|span| Some((span, json::text_of(span.of(raw))?)));
+        let Some((name, native)) = name.filter(|(_, native)| !native.is_empty()) else {
             return Err((None, Fault::NoName));
         };
-        if native.is_empty() {
-            return Err((None, Fault::NoName));
-        }
-        let fail = |fault| Err((Some(native.clone().into_owned()), fault));
+        let fail = |fault| (Some(native.clone().into_owned()), fault);
         if raw.len() > MAX_DEFINITION {
-            return fail(Fault::TooLarge(raw.len()));
+            return Err(fail(Fault::TooLarge(raw.len())));
         }
         keys.sort_unstable();
         if let Some(twin) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            return fail(Fault::DuplicateMember(twin[0].clone().into_owned()));
+            return Err(fail(Fault::DuplicateMember(twin[0].clone().into_owned())));
         }
-        let needs = match Needs::of(found.execution, found.input, found.output, found.icons) {
-            Ok(needs) => needs,
-            Err(fault) => return fail(fault),
-        };
-        Ok(Self {
-            definition: page.slice_ref(raw),
-            name: Span { start: at as u32, end: (at + literal.len()) as u32 },
-            native: native.into(),
-            needs,
-            digest: digest(raw),
-        })
+        let needs = Needs::of(|member| value(member).map(|span| span.of(raw))).map_err(fail)?;
+        if needs == Needs::default() {
+            special.clear();
+        }
+        let definition = page.slice_ref(raw);
+        Ok(Self { definition, name, native: native.into(), needs, special: special.into(), digest: digest(raw) })
     }
 
     /// The name as the server wrote it, a JSON string.

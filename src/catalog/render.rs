@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::headers;
-use super::part::{Fault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, ToolItem};
+use super::part::{Fault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, Member, ToolItem};
 use crate::protocol::json::{self, Entry};
 use crate::protocol::version::Revision;
 
@@ -37,47 +37,43 @@ impl Needs {
     const ALWAYS: Self =
         Self(Self::EXECUTION.0 | Self::ADD_TYPE.0 | Self::BAD_ICON.0 | Self::BAD_OUTPUT.0 | Self::BAD_HEADER.0);
 
-    /// Looks through the members that matter.
-    pub(super) fn of(
-        execution: bool,
-        input: Option<&[u8]>,
-        output: Option<&[u8]>,
-        icons: Option<&[u8]>,
-    ) -> Result<Self, Fault> {
+    /// Looks through the members that matter, and holds the schemas to their limits.
+    pub(super) fn of<'a>(value: impl Fn(Member) -> Option<&'a [u8]>) -> Result<Self, Fault> {
         let mut needs = Self(0);
-        if execution {
+        if value(Member::Execution).is_some() {
             needs.add(Self::EXECUTION);
         }
-        let input = input.ok_or(Fault::NoInputSchema)?;
+        let input = value(Member::InputSchema).ok_or(Fault::NoInputSchema)?;
         if !is_object(input) {
             return Err(Fault::InputSchemaNotAnObject);
         }
-        if measure(input)?.annotated && headers::strip(input).is_some() {
-            needs.add(Self::BAD_HEADER);
-        }
-        match root_type(input) {
+        let measured = measure(input)?;
+        match measured.root {
             RootType::Object => {}
             RootType::Absent => needs.add(Self::ADD_TYPE),
             RootType::Other => return Err(Fault::InputSchemaType),
         }
-        if has_booleans(input) {
+        if measured.booleans {
             needs.add(Self::BOOLEANS);
         }
-        if let Some(output) = output {
-            needs.add(Self::OUTPUT);
-            if is_object(output) {
-                measure(output)?;
-                if root_type(output) != RootType::Object {
+        if measured.annotated && headers::strip(input).is_some() {
+            needs.add(Self::BAD_HEADER);
+        }
+        match value(Member::OutputSchema) {
+            Some(output) if is_object(output) => {
+                let measured = measure(output)?;
+                needs.add(Self::OUTPUT);
+                if measured.root != RootType::Object {
                     needs.add(Self::OPEN_OUTPUT);
                 }
-                if has_booleans(output) {
+                if measured.booleans {
                     needs.add(Self::BOOLEANS);
                 }
-            } else {
-                needs.add(Self::BAD_OUTPUT);
             }
+            Some(_) => needs.add(Self::BAD_OUTPUT),
+            None => {}
         }
-        if let Some(icons) = icons {
+        if let Some(icons) = value(Member::Icons) {
             needs.add(Self::ICONS);
             if icons.first() != Some(&b'[') || json::elements(icons).any(|icon| !usable_icon(icon)) {
                 needs.add(Self::BAD_ICON);
@@ -159,28 +155,52 @@ pub(super) fn render(out: &mut Vec<u8>, item: &ToolItem, exposed: &str, class: C
         out.extend_from_slice(&definition[item.name.end as usize..]);
         return;
     }
-    rewrite(out, definition, |entry| {
-        if entry.is("name") {
+    // What of the definition is dealt with, and how many members went before the first that stays: that one
+    // must lose its comma.
+    let mut from = 0;
+    let mut gone = 0;
+    for special in &item.special {
+        let change = if special.member == Member::Name {
             Change::Replace(name.to_vec())
-        } else if entry.is("execution") {
-            Change::Drop
-        } else if entry.is("inputSchema") {
-            schema(entry.value, needs)
-        } else if entry.is("outputSchema") {
-            let gone = Needs(Needs::BAD_OUTPUT.0 | Needs::OPEN_OUTPUT.0 | Needs::OUTPUT.0);
-            if needs.has(gone) { Change::Drop } else { schema(entry.value, needs.and(Needs::BOOLEANS)) }
-        } else if entry.is("icons") {
-            if needs.has(Needs::ICONS) {
-                Change::Drop
-            } else if needs.has(Needs::BAD_ICON) {
-                Change::Replace(usable_icons(entry.value))
-            } else {
-                Change::Keep
-            }
         } else {
-            Change::Keep
+            change(special.member, special.value.of(definition), needs)
+        };
+        match change {
+            Change::Keep => {}
+            Change::Replace(value) => {
+                out.extend_from_slice(&definition[from..special.value.start as usize]);
+                out.extend_from_slice(&value);
+                from = special.value.end as usize;
+            }
+            Change::Drop => {
+                // Behind a member that went from the front this is empty.
+                out.extend_from_slice(definition.get(from..special.lead as usize).unwrap_or_default());
+                if special.ordinal == gone {
+                    gone += 1;
+                    from = special.next as usize;
+                } else {
+                    from = special.value.end as usize;
+                }
+            }
         }
-    });
+    }
+    out.extend_from_slice(&definition[from..]);
+}
+
+/// What becomes of a member other than the name.
+fn change(member: Member, value: &[u8], needs: Needs) -> Change {
+    match member {
+        Member::Name => Change::Keep,
+        Member::Execution => Change::Drop,
+        Member::InputSchema => schema(value, needs),
+        Member::OutputSchema => {
+            let gone = Needs(Needs::BAD_OUTPUT.0 | Needs::OPEN_OUTPUT.0 | Needs::OUTPUT.0);
+            if needs.has(gone) { Change::Drop } else { schema(value, needs.and(Needs::BOOLEANS)) }
+        }
+        Member::Icons if needs.has(Needs::ICONS) => Change::Drop,
+        Member::Icons if needs.has(Needs::BAD_ICON) => Change::Replace(usable_icons(value)),
+        Member::Icons => Change::Keep,
+    }
 }
 
 /// What becomes of a member.
@@ -288,15 +308,7 @@ enum RootType {
     Other,
 }
 
-fn root_type(schema: &[u8]) -> RootType {
-    let mut found = RootType::Absent;
-    for entry in json::members(schema).filter(|entry| entry.is("type")) {
-        let object = json::text_of(entry.value).is_some_and(|text| text == "object");
-        found = if object && found != RootType::Other { RootType::Object } else { RootType::Other };
-    }
-    found
-}
-
+/// Whether a member of the root's `properties` is a boolean.
 fn has_booleans(schema: &[u8]) -> bool {
     json::members(schema)
         .filter(|entry| entry.is("properties"))
@@ -305,39 +317,65 @@ fn has_booleans(schema: &[u8]) -> bool {
 
 /// What one pass over a schema tells.
 struct Measured {
+    root: RootType,
+    /// Whether a member of the root's `properties` is a boolean.
+    booleans: bool,
     /// Whether a key may be that of a header annotation.
     annotated: bool,
 }
 
-/// Holds a schema to the limits of depth and size (D-30); one pass over validated text.
+/// Which member of the root a place belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Type,
+    /// `properties`, and whether its value is an object.
+    Properties(bool),
+    Other,
+}
+
+/// Reads the root's type and holds a schema to the limits of depth and size (D-30), in one pass over validated
+/// text: lists are long, and this is done for all of it.
 fn measure(schema: &[u8]) -> Result<Measured, Fault> {
-    let mut annotated = false;
+    let mut measured = Measured { root: RootType::Absent, booleans: false, annotated: false };
     let (mut depth, mut deepest, mut nodes) = (0usize, 0usize, 0usize);
+    let mut under = Under::Other;
     let mut at = 0;
     while let Some(&byte) = schema.get(at) {
+        let start = at;
         match byte {
             b'{' | b'[' => {
+                match (depth, under) {
+                    (1, Under::Type) => measured.root = RootType::Other,
+                    (1, Under::Properties(_)) => under = Under::Properties(byte == b'{'),
+                    _ => {}
+                }
                 depth += 1;
                 deepest = deepest.max(depth);
                 nodes += 1;
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
-                let start = at;
-                at += 1;
-                while let Some(offset) = schema.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-                    at += offset;
-                    if schema[at] == b'"' {
-                        break;
+                at = string_end(schema, at);
+                let raw = schema.get(start..=at).unwrap_or_default();
+                let behind = schema.get(at + 1..).unwrap_or_default();
+                let is_key = behind.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
+                if is_key {
+                    let key = json::text_of(raw);
+                    measured.annotated |= key.as_deref() == Some(headers::KEY);
+                    if depth == 1 {
+                        under = match key.as_deref() {
+                            Some("type") => Under::Type,
+                            Some("properties") => Under::Properties(false),
+                            _ => Under::Other,
+                        };
                     }
-                    at += 2;
-                }
-                let behind = schema.get(at + 1..).unwrap_or_default().trim_ascii_start();
-                if behind.first() == Some(&b':') {
-                    let key = schema.get(start + 1..at).unwrap_or_default();
-                    annotated |= key == headers::KEY.as_bytes() || key.contains(&b'\\');
                 } else {
                     nodes += 1;
+                    if (depth, under) == (1, Under::Type) {
+                        let object = json::text_of(raw).is_some_and(|text| text == "object");
+                        let fine = object && measured.root != RootType::Other;
+                        measured.root = if fine { RootType::Object } else { RootType::Other };
+                    }
                 }
             }
             b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => {}
@@ -345,6 +383,11 @@ fn measure(schema: &[u8]) -> Result<Measured, Fault> {
                 nodes += 1;
                 while schema.get(at + 1).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')) {
                     at += 1;
+                }
+                match (depth, under) {
+                    (1, Under::Type) => measured.root = RootType::Other,
+                    (2, Under::Properties(true)) => measured.booleans |= matches!(byte, b't' | b'f'),
+                    _ => {}
                 }
             }
         }
@@ -355,8 +398,21 @@ fn measure(schema: &[u8]) -> Result<Measured, Fault> {
     } else if nodes > MAX_SCHEMA_NODES {
         Err(Fault::TooManyNodes(nodes))
     } else {
-        Ok(Measured { annotated })
+        Ok(measured)
     }
+}
+
+/// The closing quote of the string that opens at `at`.
+fn string_end(text: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(offset) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += offset;
+        if text[at] == b'"' {
+            return at;
+        }
+        at += 2;
+    }
+    text.len()
 }
 
 #[cfg(test)]
@@ -482,6 +538,62 @@ mod tests {
     }
 
     proptest! {
+        /// In whatever order the members stand, what is published is the definition less what must go.
+        #[test]
+        fn order_and_space_do_not_matter(
+            order in Just(["name", "inputSchema", "outputSchema", "icons", "execution", "x", "y"]).prop_shuffle(),
+            left_out in prop::collection::hash_set(2..7usize, 0..5),
+            space in prop::sample::select(vec!["", " ", "\n\t"]),
+        ) {
+            let all = ["name", "inputSchema", "outputSchema", "icons", "execution", "x", "y"];
+            let present = |member: &&str| !left_out.contains(&all.iter().position(|name| name == member).unwrap());
+            let value = |member: &str| match member {
+                "name" => r#""t""#,
+                "inputSchema" | "outputSchema" => r#"{"type":"object"}"#,
+                "icons" => r#"[{"src":"https://a"}]"#,
+                _ => r#"{"a":[",}"]}"#,
+            };
+            let members: Vec<_> = order.iter().filter(|member| present(member)).copied().collect();
+            let written: Vec<_> = members.iter().map(|m| format!("{space}\"{m}\"{space}:{space}{}{space}", value(m))).collect();
+            for (revision, kept) in [
+                (Revision::V2025_11_25, &["name", "inputSchema", "outputSchema", "icons", "x", "y"][..]),
+                (Revision::V2025_06_18, &["name", "inputSchema", "outputSchema", "x", "y"]),
+                (Revision::V2024_11_05, &["name", "inputSchema", "x", "y"]),
+            ] {
+                let published = publish(&format!("{{{}}}", written.join(",")), revision);
+                prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&published).is_ok(), "{}", published);
+                let found: Vec<_> = json::members(published.as_bytes())
+                    .map(|entry| (entry.name().unwrap().into_owned(), String::from_utf8(entry.value.to_vec()).unwrap()))
+                    .collect();
+                let expected: Vec<_> = members
+                    .iter()
+                    .filter(|member| kept.contains(member))
+                    .map(|&m| (m.to_owned(), if m == "name" { r#""s__t""# } else { value(m) }.to_owned()))
+                    .collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+
+        /// One pass tells what two walks tell.
+        #[test]
+        fn measuring_finds_what_the_walks_find(
+            members in prop::collection::vec(
+                prop::sample::select(vec![
+                    r#""type":"object""#, r#""t\u0079pe":"object""#, r#""properties":{"a":true}"#,
+                    r#""properties":[true]"#, r#""properties":{"a":{"b":false}}"#, r#""properties":{"a":[false]}"#,
+                    r#""items":{"properties":{"a":true},"type":"string"}"#, r#""default":true"#,
+                    r#""properti\u0065s":{"a" : false }"#, r#""a":"properties""#, r#""b":["type","x"]"#,
+                ]),
+                0..5,
+            ),
+        ) {
+            let text = format!("{{{}}}", members.join(","));
+            let measured = measure(text.as_bytes()).unwrap();
+            prop_assert_eq!(measured.booleans, has_booleans(text.as_bytes()));
+            let typed = json::members(text.as_bytes()).any(|entry| entry.is("type"));
+            prop_assert_eq!(measured.root, if typed { RootType::Object } else { RootType::Absent });
+        }
+
         /// Whatever goes, what stays is the same JSON.
         #[test]
         fn rewriting_leaves_the_rest(
