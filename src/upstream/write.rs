@@ -318,7 +318,7 @@ mod tests {
             assert_eq!(legacy(same), same);
         }
         assert_eq!(legacy(r#"{"resultType":"complete","content":[]}"#), r#"{"content":[]}"#);
-        assert_eq!(legacy(r#"{"content":[] , "resultType" : "complete" }"#), r#"{"content":[]}"#);
+        assert_eq!(legacy(r#"{"content":[] , "resultType" : "complete" }"#), r#"{"content":[] }"#);
         assert_eq!(legacy(r#"{"resultType":"complete" }"#), "{}");
         assert_eq!(legacy(r#"{"resultType":"complete","ttlMs":1,"cacheScope":"x"}"#), "{}");
         assert_eq!(legacy(r#"{"a":1,"resultType":"complete","ttlMs":1}"#), r#"{"a":1}"#);
