@@ -588,7 +588,10 @@ impl Host {
 
     /// The names of one list answer.
     pub(crate) fn tools(&mut self) -> Vec<String> {
-        let name = |raw: &String| serde_json::from_str::<Value>(raw).unwrap()["name"].as_str().unwrap().to_owned();
+        let name = |raw: &String| {
+            let members: Members = serde_json::from_str(raw).unwrap();
+            serde_json::from_str(members["name"].get()).unwrap()
+        };
         self.tools_raw().iter().map(name).collect()
     }
 
