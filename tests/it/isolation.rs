@@ -62,6 +62,8 @@ fn d002_a_late_server_is_announced() {
         .server("late", json!({"tool_count": 1, "start_gate": gate}))
         .open(Era::Legacy);
     assert_eq!(host.tools(), ["fast__t000"]);
+    // What was told before is about the first server.
+    host.drained();
     std::fs::write(gate, "").unwrap();
     host.note("notifications/tools/list_changed");
     assert_eq!(host.tools(), ["fast__t000", "late__t000"]);

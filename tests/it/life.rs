@@ -172,7 +172,8 @@ fn d015_a_server_that_exits_after_each_answer_is_started_again() {
             assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "round {round}");
             no_process_of(&host, "a");
         }
-        assert_eq!(host.starts("a"), 3);
+        // A process may have ended while it was asked for its list; then one more was started.
+        assert!((3..=5).contains(&host.starts("a")), "{}", host.starts("a"));
         host.finish();
     }
 }
@@ -268,9 +269,9 @@ fn d017_a_crashing_server_is_not_started_in_a_loop() {
     }
     assert_eq!(host.call("fine__t000", "{}").text(), "fine:t000");
     let (crash, half) = (host.starts("crash"), host.starts("half"));
-    assert!((2..=6).contains(&crash), "started {crash} times");
-    // The second is lost to the probe once more per round at most.
-    assert!((2..=12).contains(&half), "started {half} times");
+    // Each of at most five failures may cost two starts: the probe takes one (PRB-2).
+    assert!((2..=10).contains(&crash), "started {crash} times");
+    assert!((2..=10).contains(&half), "started {half} times");
     host.finish();
 }
 
