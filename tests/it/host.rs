@@ -467,6 +467,13 @@ impl Host {
         text.lines().count()
     }
 
+    /// Waits until the process of a fake that was started last has ended.
+    pub(crate) fn ended(&self, key: &str) {
+        let text = std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap();
+        let pid = text.lines().last().unwrap().parse().unwrap();
+        until(&format!("process {pid} of {key} has ended"), PATIENCE, || started_at(pid).is_none());
+    }
+
     /// Writes one line.
     pub(crate) fn send(&mut self, line: &str) {
         self.send_bytes(format!("{line}\n").as_bytes());
