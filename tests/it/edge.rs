@@ -33,7 +33,6 @@ fn bad_lines() -> Vec<(String, i64, Option<&'static str>)> {
         (r#"{"jsonrpc":"1.0","id":16,"method":"ping"}"#, -32600, Some("16")),
         (r#"{"jsonrpc":2.0,"id":"17","method":"ping"}"#, -32600, Some("\"17\"")),
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None),
-        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#, -32600, None),
