@@ -30,8 +30,8 @@ pub(super) struct Agreed {
 /// What the probe found.
 pub(super) enum Probe {
     Modern(Agreed),
-    /// Anything but a modern answer (PRB-1).
-    Legacy,
+    /// Anything but a modern answer (PRB-1); the revision to begin with, the newest that it named (PRB-3).
+    Legacy(Revision),
     /// It ended: start it again, and do not probe (PRB-2).
     Died,
 }
@@ -96,37 +96,57 @@ pub(super) async fn probe(connection: &Arc<Connection>, limit: Duration) -> Prob
     };
     match answer {
         Ok(answer) => match answer.reply.body {
-            Body::Result(spans) => Announced::read(spans.whole.of(&answer.reply.line))
-                .and_then(|a| Some((newest(&a.supported_versions, Era::Modern)?, a)))
-                .map_or(Probe::Legacy, |(revision, announced)| Probe::Modern(announced.agreed(revision))),
+            Body::Result(spans) => match Announced::read(spans.whole.of(&answer.reply.line)) {
+                Some(announced) => match newest(&announced.supported_versions, Era::Modern) {
+                    Some(revision) => Probe::Modern(announced.agreed(revision)),
+                    None => legacy(&announced.supported_versions),
+                },
+                None => legacy(&[]),
+            },
             Body::Error(error) => {
                 let data = error.data.map(|data| data.of(&answer.reply.line));
-                recognised(error.code, data).map_or(Probe::Legacy, Probe::Modern)
+                match recognised(error.code, data) {
+                    Some(agreed) => Probe::Modern(agreed),
+                    None => legacy(&named(data)),
+                }
             }
         },
         Err(Fault::Unavailable { .. }) => Probe::Died,
-        Err(_) => Probe::Legacy,
+        Err(_) => legacy(&[]),
     }
+}
+
+fn legacy(dates: &[String]) -> Probe {
+    Probe::Legacy(newest(dates, Era::Legacy).unwrap_or(Revision::LATEST_LEGACY))
+}
+
+/// The revisions that an error names.
+fn named(data: Option<&[u8]>) -> Vec<String> {
+    let supported = data.and_then(|data| serde_json::from_slice::<Supported>(data).ok());
+    supported.map_or_else(Vec::new, |supported| supported.supported)
 }
 
 /// The three errors that only a modern server gives. It is modern, but told nothing of what it can do, so it is
 /// taken to have tools; one that shares no modern revision with us is not (PRB-3).
 fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
-    let supported = data.and_then(|data| serde_json::from_slice::<Supported>(data).ok());
     let revision = match error {
-        code::UNSUPPORTED_VERSION => newest(&supported?.supported, Era::Modern)?,
+        code::UNSUPPORTED_VERSION => newest(&named(data), Era::Modern)?,
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Revision::LATEST_MODERN,
         _ => return None,
     };
     Some(Agreed { revision, tools: true, tools_list_changed: false, instructions: None })
 }
 
-/// Opens a legacy session (PRB-9).
-pub(super) async fn initialize(connection: &Arc<Connection>, limit: Duration) -> Result<Agreed, Fault> {
+/// Opens a legacy session, proposing a revision (PRB-9).
+pub(super) async fn initialize(
+    connection: &Arc<Connection>,
+    proposed: Revision,
+    limit: Duration,
+) -> Result<Agreed, Fault> {
     let waiting = connection.request(Method::Initialize, None, |out, _| {
         let params = format!(
             r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
-            Revision::LATEST_LEGACY.as_str(),
+            proposed.as_str(),
             meta::IMPLEMENTATION
         );
         out.extend_from_slice(params.as_bytes());

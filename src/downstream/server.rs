@@ -261,9 +261,12 @@ impl Server {
         let limit = self.settings.timeouts.start.max(self.settings.timeouts.call);
         let deadline = Instant::now() + limit;
         let mut state = self.state.subscribe();
+        // When it failed to start while we waited: then it is not slow but not there (D007).
+        let mut failed_until = None;
         loop {
             let now = Instant::now();
             match &*state.borrow_and_update() {
+                State::Waiting { until, .. } => failed_until = Some(*until),
                 State::Ready { .. } => {
                     if let Some(connection) = self.open_connection() {
                         return Ok(connection);
@@ -275,13 +278,21 @@ impl Server {
                 }
                 State::Disabled { .. } => return Err(Fault::gone("it cannot be started as configured")),
                 State::Stopped => return Err(Fault::gone("it was stopped")),
-                State::Idle | State::Starting | State::Waiting { .. } => {}
+                State::Idle | State::Starting => {}
             }
             self.wanted.notify_one();
             match timeout_at(deadline, state.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Fault::gone("it was stopped")),
-                Err(_) => return Err(Fault::Timeout(limit)),
+                Err(_) => {
+                    return Err(match failed_until {
+                        Some(until) => Fault::Unavailable {
+                            detail: "it could not be started".to_owned(),
+                            retry_after: Some(until.saturating_duration_since(Instant::now())),
+                        },
+                        None => Fault::Timeout(limit),
+                    });
+                }
             }
         }
     }
@@ -467,6 +478,7 @@ impl Actor {
         };
         let mut probe = remembered != Some(Era::Legacy);
         let mut doubted = false;
+        let mut proposed = Revision::LATEST_LEGACY;
         loop {
             if probe {
                 match handshake::probe(&session.connection, settings.timeouts.probe).await {
@@ -474,10 +486,10 @@ impl Actor {
                         self.memory.note(identity, Era::Modern);
                         return Ok(agreed);
                     }
-                    Probe::Legacy | Probe::Died if settings.era == EraChoice::Modern => {
+                    Probe::Legacy(_) | Probe::Died if settings.era == EraChoice::Modern => {
                         return Err("it gave no answer of the modern era, which is configured for it".to_owned());
                     }
-                    Probe::Legacy => {}
+                    Probe::Legacy(revision) => proposed = revision,
                     Probe::Died => {
                         let fresh = self.open()?;
                         let dead = std::mem::replace(session, fresh);
@@ -486,7 +498,7 @@ impl Actor {
                     }
                 }
             }
-            match handshake::initialize(&session.connection, limit).await {
+            match handshake::initialize(&session.connection, proposed, limit).await {
                 Ok(agreed) => {
                     self.memory.note(identity, Era::Legacy);
                     return Ok(agreed);

@@ -139,7 +139,8 @@ fn legal_id(text: &[u8], id: Span) -> Option<Span> {
 /// The id as the number we gave it; servers that turn numbers into text are understood (D057).
 pub fn own_id(raw: &[u8]) -> Option<u64> {
     let digits = raw.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(raw);
-    if !digits.iter().all(u8::is_ascii_digit) {
+    // Only the spelling that we sent: `"01"` and `"+1"` are not our 1.
+    if !digits.iter().all(u8::is_ascii_digit) || digits.len() > 1 && digits.starts_with(b"0") {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -258,7 +259,7 @@ mod tests {
     fn d057_own_ids_come_back_as_number_or_text() {
         assert_eq!(own_id(b"17"), Some(17));
         assert_eq!(own_id(b"\"17\""), Some(17));
-        for other in [&b"-1"[..], b"1.0", b"\"x\"", b"\"\"", b"99999999999999999999999"] {
+        for other in [&b"-1"[..], b"1.0", b"\"x\"", b"\"\"", b"\"017\"", b"\"+17\"", b"99999999999999999999999"] {
             assert_eq!(own_id(other), None);
         }
     }

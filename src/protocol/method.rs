@@ -7,8 +7,17 @@ macro_rules! methods {
         pub enum Method { $($(#[$doc])* $name,)* }
 
         impl Method {
-            /// The method of that name; `None` for one that we do not know.
+            /// The method of that name, as it stands between the quotes; `None` for one that we do not know.
             pub fn parse(name: &[u8]) -> Option<Self> {
+                // Some encoders escape every solidus: `tools\/call` is a name of ours, too.
+                if name.contains(&b'\\') {
+                    let text: String = serde_json::from_slice(&[b"\"", name, b"\""].concat()).ok()?;
+                    return Self::known(text.as_bytes());
+                }
+                Self::known(name)
+            }
+
+            fn known(name: &[u8]) -> Option<Self> {
                 $(if name == $text.as_bytes() { return Some(Self::$name); })*
                 None
             }
@@ -44,4 +53,18 @@ methods! {
     ToolsChanged = "notifications/tools/list_changed",
     /// A listen stream is open, and for what.
     Acknowledged = "notifications/subscriptions/acknowledged",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_known_by_its_text_not_by_its_spelling() {
+        assert_eq!(Method::parse(br"tools\/call"), Some(Method::ToolsCall));
+        assert_eq!(Method::parse(br"notifications\/progr\u0065ss"), Some(Method::Progress));
+        for other in [&br"tools\\/call"[..], br"tools\u0000/call", b"Tools/call", b"", br"\ud800"] {
+            assert_eq!(Method::parse(other), None);
+        }
+    }
 }

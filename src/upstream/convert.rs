@@ -17,6 +17,14 @@ pub(super) fn is_needed(line: &[u8], spans: &ResultSpans, revision: Revision) ->
     if structured.is_some_and(|value| !may_be_structured(value, revision)) {
         return true;
     }
+    // Who answers is no legacy host's affair (§15.3); where `_meta` says nothing else, it is left out whole.
+    let is_mixed = |meta: &[u8]| {
+        let (info, other): (Vec<_>, Vec<_>) = json::members(meta).partition(|entry| entry.is(SERVER_INFO));
+        !info.is_empty() && !other.is_empty()
+    };
+    if revision.era() == Era::Legacy && spans.meta.is_some_and(|meta| is_mixed(meta.value.of(line))) {
+        return true;
+    }
     revision < Revision::V2025_06_18
         && spans
             .content

@@ -149,6 +149,8 @@ impl Session {
                     Some(id) => {
                         reply_to(line.slice(id.range())).send(|out, id| write::failure(out, Some(id), &failure))
                     }
+                    // An array was read, and is refused in every revision that has none (ENV-9).
+                    None if why == Why::Array => write::failure(&mut self.outbox.message(), None, &failure),
                     None => self.unreadable(&failure),
                 }
             }

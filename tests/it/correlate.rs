@@ -21,6 +21,9 @@ fn ids() -> Vec<String> {
         "9007199254740993",
         "18446744073709551615",
         "-9223372036854775808",
+        // No server may send these; a host that does gets them back.
+        "1.0",
+        "-2.5e3",
         "\"\\u00e9\"",
         "\"é\"",
         "\"a\\/b\"",

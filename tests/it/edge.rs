@@ -33,7 +33,6 @@ fn bad_lines() -> Vec<(String, i64, Option<&'static str>)> {
         (r#"{"jsonrpc":"1.0","id":16,"method":"ping"}"#, -32600, Some("16")),
         (r#"{"jsonrpc":2.0,"id":"17","method":"ping"}"#, -32600, Some("\"17\"")),
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, None),
-        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, -32600, None),
         (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#, -32600, None),
@@ -208,10 +207,14 @@ fn large_messages_below_the_cap_pass_both_ways() {
 fn a_host_that_does_not_read_costs_bounded_memory_and_loses_nothing() {
     let mut host = Setup::new()
         .reads_on_demand()
-        .server("a", json!({"tool_count": 1, "act": {"do": "big", "bytes": 1 << 20}}))
+        .server_with(
+            "a",
+            json!({"tool_count": 1, "act": {"do": "big", "bytes": 1 << 20}}),
+            "timeouts = { start = \"20s\", probe = \"10s\", call = \"120s\" }",
+        )
         .open(Era::Legacy);
     host.tools_count(1);
-    let ids: Vec<String> = (0..128).map(|_| host.post_call("a__t000", "{}")).collect();
+    let ids: Vec<String> = (0..80).map(|_| host.post_call("a__t000", "{}")).collect();
     until("all calls have arrived, or as many as may wait", Duration::from_secs(60), || {
         host.received_of("a", "tools/call").len() >= 16
     });

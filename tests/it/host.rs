@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of what is right: the tests decide. Ids are compared as raw text, so `1` and `"1"` differ.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -360,6 +360,8 @@ pub(crate) struct Host {
     next_id: u64,
     pub(crate) era: Era,
     setup: Setup,
+    /// Descendants that were seen, with the time of their start: pids are used again.
+    seen: Mutex<BTreeSet<(u32, u64)>>,
 }
 
 impl Host {
@@ -392,7 +394,17 @@ impl Host {
             }
         });
         let stdin = child.stdin.take();
-        Self { child, stdin, lines, inbox: VecDeque::new(), stderr, next_id: 0, era: Era::Legacy, setup }
+        Self {
+            child,
+            stdin,
+            lines,
+            inbox: VecDeque::new(),
+            stderr,
+            next_id: 0,
+            era: Era::Legacy,
+            setup,
+            seen: Mutex::default(),
+        }
     }
 
     /// Opens the session as the era asks for.
@@ -453,6 +465,13 @@ impl Host {
     pub(crate) fn starts(&self, key: &str) -> usize {
         let text = std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap_or_default();
         text.lines().count()
+    }
+
+    /// Waits until the process of a fake that was started last has ended.
+    pub(crate) fn ended(&self, key: &str) {
+        let text = std::fs::read_to_string(self.path(&format!("{key}.json.starts"))).unwrap();
+        let pid = text.lines().last().unwrap().parse().unwrap();
+        until(&format!("process {pid} of {key} has ended"), PATIENCE, || started_at(pid).is_none());
     }
 
     /// Writes one line.
@@ -588,7 +607,10 @@ impl Host {
 
     /// The names of one list answer.
     pub(crate) fn tools(&mut self) -> Vec<String> {
-        let name = |raw: &String| serde_json::from_str::<Value>(raw).unwrap()["name"].as_str().unwrap().to_owned();
+        let name = |raw: &String| {
+            let members: Members = serde_json::from_str(raw).unwrap();
+            serde_json::from_str(members["name"].get()).unwrap()
+        };
         self.tools_raw().iter().map(name).collect()
     }
 
@@ -615,12 +637,14 @@ impl Host {
 
     /// Closes the input.
     pub(crate) fn close_input(&mut self) {
+        let _ = self.processes();
         self.stdin = None;
     }
 
     /// Sends a signal, by its name, to the program alone.
     #[expect(clippy::disallowed_methods, reason = "signals without unsafe code: by the shell's own kill")]
     pub(crate) fn signal(&self, name: &str) {
+        let _ = self.processes();
         let script = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
     }
@@ -632,9 +656,18 @@ impl Host {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Processes of this setup that live: pid and command line.
+    /// Processes of this setup that live, pid and command line: those that show its folder, and all that were seen
+    /// to descend from the program, whatever they show.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
-        processes_of(self.setup.dir())
+        let mut seen = self.seen.lock().unwrap();
+        seen.extend(descendants(self.child.id()));
+        let mut found = processes_of(self.setup.dir());
+        for &(pid, started) in seen.iter() {
+            if started_at(pid) == Some(started) && !found.iter().any(|(known, _)| *known == pid) {
+                found.push((pid, format!("a descendant of the program: {}", command_line(pid))));
+            }
+        }
+        found
     }
 
     /// Waits for the program's end.
@@ -686,20 +719,56 @@ fn kill(pid: u32) {
     let _ = Command::new("/bin/sh").args(["-c", &script]).status();
 }
 
+/// Parent and start time of a process that is no zombie.
+fn stat(pid: u32) -> Option<(u32, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold anything; the state comes after its closing bracket.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let zombie = matches!(fields.first(), Some(&("Z" | "X")));
+    if zombie { None } else { Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?)) }
+}
+
+fn started_at(pid: u32) -> Option<u64> {
+    stat(pid).map(|(_, started)| started)
+}
+
+fn command_line(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+fn pids() -> Vec<u32> {
+    let names = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.to_str()?.parse().ok()).collect()
+}
+
+/// Everything below a process, itself not included.
+fn descendants(root: u32) -> BTreeSet<(u32, u64)> {
+    let all: Vec<(u32, u32, u64)> =
+        pids().into_iter().filter_map(|pid| stat(pid).map(|(parent, started)| (pid, parent, started))).collect();
+    let mut found = BTreeSet::new();
+    let mut above = vec![root];
+    while let Some(parent) = above.pop() {
+        for &(pid, _, started) in all.iter().filter(|(_, of, _)| *of == parent) {
+            if found.insert((pid, started)) {
+                above.push(pid);
+            }
+        }
+    }
+    found
+}
+
 /// Processes that have the folder in their arguments, environment or working directory.
 pub(crate) fn processes_of(dir: &Path) -> Vec<(u32, String)> {
     let mark = dir.to_str().unwrap().as_bytes();
     let holds = |bytes: &[u8]| bytes.windows(mark.len()).any(|w| w == mark);
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
-            continue;
-        };
-        let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
-        let cmdline = read("cmdline");
-        let here = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
-        if here || holds(&cmdline) || holds(&read("environ")) {
-            found.push((pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")));
+    for pid in pids() {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
+        let here = std::fs::read_link(folder.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+        if here || holds(&read("cmdline")) || holds(&read("environ")) {
+            found.push((pid, command_line(pid)));
         }
     }
     found

@@ -62,6 +62,8 @@ fn d002_a_late_server_is_announced() {
         .server("late", json!({"tool_count": 1, "start_gate": gate}))
         .open(Era::Legacy);
     assert_eq!(host.tools(), ["fast__t000"]);
+    // What was told before is about the first server.
+    host.drained();
     std::fs::write(gate, "").unwrap();
     host.note("notifications/tools/list_changed");
     assert_eq!(host.tools(), ["fast__t000", "late__t000"]);
@@ -183,7 +185,7 @@ fn d005_a_server_that_comes_later_and_again_is_found() {
     host.tools_until("the server that came", |tools| tools.len() == 2);
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     let starts = host.starts("a");
-    until("it has ended", PATIENCE, || !host.processes().iter().any(|(_, l)| l.contains("a.json")));
+    host.ended("a");
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     assert!(host.starts("a") > starts);
     host.finish();
@@ -252,7 +254,7 @@ fn d007_a_server_that_is_gone_is_named_and_no_empty_success() {
         host.tools_count(3);
         std::fs::remove_file(&there).unwrap();
         assert_eq!(host.call("gone__t000", "{}").text(), "gone:t000");
-        until("it has ended", PATIENCE, || !host.processes().iter().any(|(_, l)| l.contains("gone.json")));
+        host.ended("gone");
         for _ in 0..2 {
             let answer = host.call("gone__t001", "{}");
             assert_eq!(answer.code(), -32603, "{}", answer.line);

@@ -9,11 +9,6 @@ use crate::host::{Era, Host, PATIENCE, Setup, until};
 /// What the contract promises a stdio host, and a little for the measuring on a busy machine.
 const GONE: Duration = Duration::from_millis(1500 + 300);
 
-fn no_process_of(host: &Host, key: &str) {
-    let file = format!("{key}.json");
-    until("its process has ended", PATIENCE, || !host.processes().iter().any(|(_, line)| line.contains(&file)));
-}
-
 #[test]
 fn d011_a_mebibyte_of_stderr_before_each_answer() {
     for newline in [true, false] {
@@ -170,9 +165,10 @@ fn d015_a_server_that_exits_after_each_answer_is_started_again() {
         host.tools_count(1);
         for round in 1..=3 {
             assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "round {round}");
-            no_process_of(&host, "a");
+            host.ended("a");
         }
-        assert_eq!(host.starts("a"), 3);
+        // A process may have ended while it was asked for its list; then one more was started.
+        assert!((3..=5).contains(&host.starts("a")), "{}", host.starts("a"));
         host.finish();
     }
 }
@@ -268,9 +264,9 @@ fn d017_a_crashing_server_is_not_started_in_a_loop() {
     }
     assert_eq!(host.call("fine__t000", "{}").text(), "fine:t000");
     let (crash, half) = (host.starts("crash"), host.starts("half"));
-    assert!((2..=6).contains(&crash), "started {crash} times");
-    // The second is lost to the probe once more per round at most.
-    assert!((2..=12).contains(&half), "started {half} times");
+    // Each of at most five failures may cost two starts: the probe takes one (PRB-2).
+    assert!((2..=10).contains(&crash), "started {crash} times");
+    assert!((2..=10).contains(&half), "started {half} times");
     host.finish();
 }
 
@@ -299,7 +295,7 @@ fn d018_many_calls_after_an_exit_start_one_process() {
         .open(Era::Legacy);
     host.tools_count(2);
     assert_eq!(host.call("a__t001", "{}").text(), "a:t001");
-    no_process_of(&host, "a");
+    host.ended("a");
     let ids: Vec<String> = (0..50).map(|_| host.post_call("a__t000", "{}")).collect();
     for id in &ids {
         assert_eq!(host.answer(id).text(), "a:t000");
@@ -323,7 +319,7 @@ fn d019_runs_one_after_another_leave_nothing() {
 fn idle_servers_are_stopped_and_come_back() {
     let mut host = Setup::new().server_with("a", json!({"tool_count": 1}), "idle_stop = \"300ms\"").open(Era::Legacy);
     host.tools_count(1);
-    no_process_of(&host, "a");
+    host.ended("a");
     assert_eq!(host.tools(), ["a__t000"], "its list is remembered");
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     assert_eq!(host.starts("a"), 2);

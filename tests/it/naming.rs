@@ -86,7 +86,7 @@ fn d032_prefixes_with_the_separator_are_refused_or_kept_apart() {
     let checked = setup().output(&["check"]);
     if checked.code == Some(2) {
         let said = format!("{}{}", checked.out, checked.err);
-        assert!(said.contains("prefix") && said.contains("a__b"), "{said}");
+        assert!(said.contains("servers.two.prefix") && said.contains("__"), "{said}");
         return;
     }
     let mut host = setup().open(Era::Legacy);
@@ -110,7 +110,7 @@ fn d032_equal_prefixes_are_refused() {
 fn d033_long_names_fit_the_budget_and_stay_the_same() {
     let natives: Vec<String> = [1, 31, 32, 33, 50, 64, 128, 300]
         .iter()
-        .map(|n| format!("t{}", "long_name_".repeat(30).get(..n - 1).unwrap()))
+        .map(|n| format!("t{}", "long-name9".repeat(30).get(..n - 1).unwrap()))
         .collect();
     let twins = [format!("{}a", "x".repeat(99)), format!("{}b", "x".repeat(99))];
     let all: Vec<&str> = natives.iter().chain(&twins).map(String::as_str).collect();
