@@ -183,12 +183,20 @@ def raw_leg(report, gateway, truth, era):
             if "error" in answer or answer["content"] is None:
                 raise Failure(f"no result: {answer}")
         elif not needs_tasks(truth.tools[key][tool]):
-            same(name, answer, truth.answers[key, tool])
+            expected = truth.answers[key, tool]
+            same(f"members of {name}", list(answer), list(expected))
+            for member, text in expected.items():
+                same(f"{member} of {name}", answer[member], text)
 
     def all_answered():
-        for name in tools:
-            if name in owners:
+        wrong = []
+        for name in filter(owners.__contains__, tools):
+            try:
                 answered(name)
+            except Failure as failure:
+                wrong.append(str(failure))
+        if wrong:
+            raise Failure(f"{len(wrong)} of {len(calls)}:\n  " + "\n  ".join(wrong))
         return f"{len(calls)} calls"
 
     report.check(f"raw {era}: results equal the servers' own", all_answered)
