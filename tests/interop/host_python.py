@@ -6,25 +6,35 @@ Usage: host_python.py ERA PLAN COMMAND [ARG…], with ERA `legacy` or `auto`. Kn
 import asyncio
 import json
 import sys
+import time
 
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 
 
-async def main(era: str, plan: str, command: str, *args: str) -> None:
-    with open(plan, encoding="utf-8") as file:
-        calls = json.load(file)
+async def names(client: Client) -> list[str]:
+    tools, cursor = [], None
+    while True:
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        tools += [tool.name for tool in page.tools]
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools
+
+
+async def main(era: str, plan_file: str, command: str, *args: str) -> None:
+    with open(plan_file, encoding="utf-8") as file:
+        plan = json.load(file)
     server = StdioServerParameters(command=command, args=list(args))
     async with Client(server, mode=era, read_timeout_seconds=60) as client:
-        tools, cursor = [], None
-        while True:
-            page = await client.list_tools(cursor=cursor)
-            tools += [tool.name for tool in page.tools]
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        tools = await names(client)
+        # A server that is slow to start comes into the list later.
+        until = time.monotonic() + 30
+        while len(tools) < plan["at_least"] and time.monotonic() < until:
+            await asyncio.sleep(0.3)
+            tools = await names(client)
         results = []
-        for call in calls:
+        for call in plan["calls"]:
             try:
                 result = await client.call_tool(call["name"], call["arguments"])
                 results.append(result.model_dump(mode="json", by_alias=True, exclude_none=True))

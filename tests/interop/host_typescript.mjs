@@ -13,15 +13,28 @@ const client = new Client(
   era === 'auto' ? { versionNegotiation: { mode: 'auto' } } : {},
 );
 await client.connect(new StdioClientTransport({ command, args, stderr: 'inherit' }));
-const tools = [];
-let cursor;
-do {
-  const page = await client.listTools(cursor === undefined ? undefined : { cursor });
-  tools.push(...page.tools.map((tool) => tool.name));
-  cursor = page.nextCursor;
-} while (cursor !== undefined);
+
+async function names() {
+  const tools = [];
+  let cursor;
+  do {
+    const page = await client.listTools(cursor === undefined ? undefined : { cursor }, { cacheMode: 'bypass' });
+    tools.push(...page.tools.map((tool) => tool.name));
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return tools;
+}
+
+const { calls, at_least: atLeast } = JSON.parse(readFileSync(plan, 'utf8'));
+let tools = await names();
+// A server that is slow to start comes into the list later.
+const until = Date.now() + 30_000;
+while (tools.length < atLeast && Date.now() < until) {
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  tools = await names();
+}
 const results = [];
-for (const call of JSON.parse(readFileSync(plan, 'utf8'))) {
+for (const call of calls) {
   try {
     results.push(await client.callTool({ name: call.name, arguments: call.arguments }));
   } catch (error) {

@@ -138,8 +138,8 @@ class Session:
             grown = bool(more)
         return {(pid, parents[pid][1]) for pid in under if pid in parents}
 
-    def close(self, limit=10.0):
-        """Ends the input, waits for the process (ended by us when it does not go by itself); its exit code."""
+    def close(self, limit=3.0):
+        """Ends the input, waits for the process; its exit code, or None when it had to be killed."""
         try:
             self.process.stdin.close()
         except OSError:

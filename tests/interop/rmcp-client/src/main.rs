@@ -3,6 +3,8 @@
 //! Usage: `onegate-interop-rmcp ERA PLAN COMMAND [ARG…]`, with ERA `legacy` or `auto`. Knows nothing of the gateway; run by
 //! `interop.py`. It is its own package so that `cargo test` of the product neither builds nor locks rmcp.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequestParams, JsonObject, ProtocolVersion};
@@ -15,7 +17,9 @@ async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let era = args.next().context("no era given")?;
     let plan = args.next().context("no plan given")?;
-    let calls: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(plan)?)?;
+    let plan: Value = serde_json::from_str(&std::fs::read_to_string(plan)?)?;
+    let at_least = plan["at_least"].as_u64().context("the plan names no number of tools")?;
+    let calls = plan["calls"].as_array().context("the plan has no calls")?;
     let mut command = tokio::process::Command::new(args.next().context("no command given")?);
     command.args(args);
 
@@ -29,7 +33,14 @@ async fn main() -> Result<()> {
     };
     let client = ().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?;
     let version = client.peer_info().map(|info| info.protocol_version.to_string());
-    let tools: Vec<String> = client.list_all_tools().await?.into_iter().map(|tool| tool.name.into_owned()).collect();
+    let mut tools = client.list_all_tools().await?;
+    // A server that is slow to start comes into the list later.
+    let until = Instant::now() + Duration::from_secs(30);
+    while (tools.len() as u64) < at_least && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tools = client.list_all_tools().await?;
+    }
+    let tools: Vec<String> = tools.into_iter().map(|tool| tool.name.into_owned()).collect();
 
     let mut results = Vec::new();
     for call in calls {
