@@ -104,7 +104,7 @@ impl Child {
         // Looked up late, so that children born meanwhile are seen; those of a leader that has ended are found
         // by their group.
         let strays = tree::descendants(&groups);
-        let mut alive = status.is_none() || test_kill_process_group(self.group).is_ok() || !strays.is_empty();
+        let mut alive = status.is_none() || !has_ended(self.group, &mut Vec::new()) || !strays.is_empty();
         if alive && status.is_some() {
             // The leader is gone: give its children what is left of the first wait.
             alive = !gone(self.group, &strays, pace.input.saturating_sub(began.elapsed())).await;
@@ -135,8 +135,9 @@ impl Child {
 /// Waits until nobody is left, `wait` at most.
 async fn gone(group: Pid, strays: &[tree::Stray], wait: Duration) -> bool {
     let deadline = Instant::now() + wait;
+    let mut members = Vec::new();
     loop {
-        if test_kill_process_group(group).is_err() && !strays.iter().any(tree::Stray::lives) {
+        if has_ended(group, &mut members) && !strays.iter().any(tree::Stray::lives) {
             return true;
         }
         if Instant::now() >= deadline {
@@ -144,6 +145,22 @@ async fn gone(group: Pid, strays: &[tree::Stray], wait: Duration) -> bool {
         }
         sleep(LOOK).await;
     }
+}
+
+/// Whether nobody lives in the group; `members` are those that were seen to. Looks for others only when they are
+/// dead, because that means looking at every process there is.
+fn has_ended(group: Pid, members: &mut Vec<tree::Stray>) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return true;
+    }
+    if !members.iter().any(tree::Stray::lives) {
+        match tree::members(group) {
+            Some(found) => *members = found,
+            None => return false,
+        }
+        return members.is_empty();
+    }
+    false
 }
 
 /// The last bytes of a child's stderr.

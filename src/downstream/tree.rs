@@ -39,13 +39,24 @@ fn stat(pid: Pid) -> Option<Stat> {
     Some(Stat { pid, state, parent, group, began })
 }
 
+/// Every process there is; `None` without a `/proc`.
+fn everybody() -> Option<Vec<Stat>> {
+    let entries = std::fs::read_dir("/proc").ok()?;
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+    Some(pids.filter_map(stat).collect())
+}
+
+/// Who lives in a group; `None` where that cannot be told. The kernel counts the dead that nobody has reaped yet,
+/// and whoever adopted them may take its time.
+pub(super) fn members(group: Pid) -> Option<Vec<Stray>> {
+    let group = group.as_raw_nonzero().get();
+    let living = everybody()?.into_iter().filter(|stat| stat.group == group && stat.state != 'Z');
+    Some(living.map(|stat| Stray { pid: stat.pid, began: stat.began }).collect())
+}
+
 /// All that descend from the groups' leaders or members and stand in other groups.
 pub(super) fn descendants(groups: &HashSet<Pid>) -> Vec<Stray> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let all: Vec<Stat> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
-        .filter_map(stat)
-        .collect();
+    let Some(all) = everybody() else { return Vec::new() };
     let mut found: BTreeSet<i32> = groups.iter().map(|group| group.as_raw_nonzero().get()).collect();
     let ours = found.clone();
     loop {
