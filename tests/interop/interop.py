@@ -282,7 +282,7 @@ class Inspector(Host):
                  "--protocol-era", era, "--format", "json", "--quiet", "--connect-timeout", "60000"]
 
         def method(*words):
-            for left in (2, 1, 0):
+            for left in range(5, -1, -1):
                 try:
                     return json.loads(self._output([*start, *words]))["result"]
                 except Failure as failure:
@@ -292,7 +292,7 @@ class Inspector(Host):
 
         planned = json.loads(plan.read_text())
         calls = planned["calls"]
-        for _ in range(3):
+        for _ in range(6):
             names = [tool["name"] for tool in method("--method", "tools/list")["tools"]]
             if set(planned["awaited"]) <= set(names):
                 break

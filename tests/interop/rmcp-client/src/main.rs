@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequestParams, JsonObject, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
+use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, ClientServiceExt};
 use rmcp::transport::TokioChildProcess;
 use serde_json::{Value, json};
 
@@ -33,7 +33,8 @@ async fn main() -> Result<()> {
     };
     let client = ().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?;
     let version = client.peer_info().map(|info| info.protocol_version.to_string());
-    // A server that is slow to start comes into the list later.
+    // A server that is slow to start comes into the list later; a kept list would not show it.
+    client.set_response_cache_config(ClientCacheConfig::disabled()).await;
     let until = Instant::now() + Duration::from_secs(30);
     let tools = loop {
         let listed = client.list_all_tools().await?;
