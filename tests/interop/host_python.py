@@ -30,7 +30,7 @@ async def main(era: str, plan_file: str, command: str, *args: str) -> None:
         tools = await names(client)
         # A server that is slow to start comes into the list later.
         until = time.monotonic() + 30
-        while len(tools) < plan["at_least"] and time.monotonic() < until:
+        while not set(plan["awaited"]) <= set(tools) and time.monotonic() < until:
             await asyncio.sleep(0.3)
             tools = await names(client)
         results = []

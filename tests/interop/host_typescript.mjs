@@ -25,11 +25,11 @@ async function names() {
   return tools;
 }
 
-const { calls, at_least: atLeast } = JSON.parse(readFileSync(plan, 'utf8'));
+const { calls, awaited } = JSON.parse(readFileSync(plan, 'utf8'));
 let tools = await names();
 // A server that is slow to start comes into the list later.
 const until = Date.now() + 30_000;
-while (tools.length < atLeast && Date.now() < until) {
+while (!awaited.every((name) => tools.includes(name)) && Date.now() < until) {
   await new Promise((resolve) => setTimeout(resolve, 300));
   tools = await names();
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rmcp::ServiceError;
 use rmcp::model::{CallToolRequestParams, JsonObject, ProtocolVersion};
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
+use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, ClientServiceExt};
 use rmcp::transport::TokioChildProcess;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn main() -> Result<()> {
     let era = args.next().context("no era given")?;
     let plan = args.next().context("no plan given")?;
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(plan)?)?;
-    let at_least = plan["at_least"].as_u64().context("the plan names no number of tools")?;
+    let awaited: Vec<String> = serde_json::from_value(plan["awaited"].clone())?;
     let calls = plan["calls"].as_array().context("the plan has no calls")?;
     let mut command = tokio::process::Command::new(args.next().context("no command given")?);
     command.args(args);
@@ -33,14 +33,17 @@ async fn main() -> Result<()> {
     };
     let client = ().serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?;
     let version = client.peer_info().map(|info| info.protocol_version.to_string());
-    let mut tools = client.list_all_tools().await?;
-    // A server that is slow to start comes into the list later.
+    // A server that is slow to start comes into the list later; a kept list would not show it.
+    client.set_response_cache_config(ClientCacheConfig::disabled()).await;
     let until = Instant::now() + Duration::from_secs(30);
-    while (tools.len() as u64) < at_least && Instant::now() < until {
+    let tools = loop {
+        let listed = client.list_all_tools().await?;
+        let tools: Vec<String> = listed.into_iter().map(|tool| tool.name.into_owned()).collect();
+        if awaited.iter().all(|name| tools.contains(name)) || Instant::now() > until {
+            break tools;
+        }
         tokio::time::sleep(Duration::from_millis(300)).await;
-        tools = client.list_all_tools().await?;
-    }
-    let tools: Vec<String> = tools.into_iter().map(|tool| tool.name.into_owned()).collect();
+    };
 
     let mut results = Vec::new();
     for call in calls {
