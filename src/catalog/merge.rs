@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
 use super::naming::{Named, Scheme};
@@ -88,7 +89,7 @@ pub struct Item<'a> {
 pub struct Catalogue {
     servers: Vec<(usize, ServerKey, Arc<ToolsPart>)>,
     entries: Vec<Entry>,
-    table: HashMap<Arc<str>, Route>,
+    table: HashMap<Arc<str>, Route, RandomState>,
     needs: Needs,
     fingerprint: Fingerprint,
     lists: [OnceLock<Bytes>; Class::COUNT],
@@ -117,7 +118,7 @@ impl Catalogue {
         let mut catalogue = Self {
             servers: parts.iter().map(|part| (part.server, part.key.clone(), part.tools.clone())).collect(),
             entries: Vec::with_capacity(named.len()),
-            table: HashMap::with_capacity(named.len()),
+            table: HashMap::with_capacity_and_hasher(named.len(), RandomState::default()),
             needs: Needs::default(),
             fingerprint: Fingerprint([0; 16]),
             lists: Default::default(),

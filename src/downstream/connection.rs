@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +34,8 @@ const OUT_LIMIT: usize = 32 << 20;
 const IN_LIMIT: usize = 32 << 20;
 /// Requests that wait for answers, at most.
 const PENDING_LIMIT: usize = 4096;
+/// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
+const TICK: Duration = Duration::from_millis(50);
 
 /// How long an answer may take.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +44,13 @@ pub(super) struct Deadlines {
     pub(super) idle: Duration,
     /// In all.
     pub(super) max: Duration,
+}
+
+impl Deadlines {
+    /// One limit, whatever happens meanwhile.
+    pub(super) const fn within(limit: Duration) -> Self {
+        Self { idle: limit, max: limit }
+    }
 }
 
 /// A live connection.
@@ -60,25 +70,28 @@ pub struct Connection {
     pub(super) closed: CancellationToken,
     /// Whether a host request was answered: a server that ends after that did not fail to start (D015).
     useful: AtomicBool,
-    opened: Instant,
-    /// Milliseconds from `opened` to the last request.
-    used: AtomicU64,
+    /// Wakes the task that keeps the deadlines.
+    asked: Notify,
 }
 
-#[derive(Default)]
 struct Pending {
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, Slot, RandomState>,
     closed: bool,
+    /// Someone keeps the deadlines just now.
+    watched: bool,
+    /// When the last request was seen.
+    used: Instant,
 }
 
 struct Slot {
     outcome: Option<Result<Answer, Fault>>,
     waker: Option<Waker>,
     upward: Option<Arc<Upward>>,
+    began: Instant,
     /// The last sign of life (TMO-1).
     touched: Instant,
-    /// A stream of ours that stays open, not a request that someone waits for.
-    background: bool,
+    /// `None` for a stream of ours that stays open, which is no request that someone waits for.
+    deadlines: Option<Deadlines>,
 }
 
 /// An answer. It counts against what its connection may hold until it is dropped, so keep it until the host has
@@ -108,20 +121,24 @@ impl Drop for Share {
 }
 
 impl Connection {
-    /// Opens a connection; its two tasks end with it.
+    /// Opens a connection; its three tasks end with it.
     pub(super) fn open(key: ServerKey, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
         let connection = Arc::new(Self {
             key,
             outbox: Outbox::new(OUT_LIMIT),
-            pending: Mutex::default(),
+            pending: Mutex::new(Pending {
+                slots: HashMap::default(),
+                closed: false,
+                watched: false,
+                used: Instant::now(),
+            }),
             next_id: AtomicU64::new(1),
             revision: OnceLock::new(),
             tools_changed: Notify::new(),
             held: Arc::default(),
             closed: CancellationToken::new(),
             useful: AtomicBool::new(false),
-            opened: Instant::now(),
-            used: AtomicU64::new(0),
+            asked: Notify::new(),
         });
         let writing = Arc::clone(&connection);
         let writer = channel.writer;
@@ -133,6 +150,8 @@ impl Connection {
             }
         });
         tasks.spawn(receive::run(Arc::clone(&connection), channel.reader));
+        let watching = Arc::clone(&connection);
+        tasks.spawn(async move { watching.closed.run_until_cancelled(watching.keep_deadlines()).await });
         connection
     }
 
@@ -162,14 +181,49 @@ impl Connection {
         self.useful.store(true, Ordering::Relaxed);
     }
 
-    /// Since when nobody asked anything; `None` while someone waits for an answer.
+    /// Since when nobody asked anything, to a few [`TICK`]s; `None` while someone waits for an answer.
     pub(super) fn unused_since(&self) -> Option<Instant> {
-        (self.in_flight() == 0).then(|| self.opened + Duration::from_millis(self.used.load(Ordering::Relaxed)))
+        let pending = self.pending();
+        (!pending.watched).then_some(pending.used)
     }
 
     /// How many requests wait for answers.
     pub fn in_flight(&self) -> usize {
-        self.pending().slots.values().filter(|slot| !slot.background).count()
+        self.pending().slots.values().filter(|slot| slot.deadlines.is_some()).count()
+    }
+
+    /// Ends requests whose time is over, as long as there are any.
+    async fn keep_deadlines(&self) {
+        loop {
+            self.asked.notified().await;
+            while self.expire(Instant::now()) {
+                sleep(TICK).await;
+            }
+        }
+    }
+
+    /// Ends requests whose time is over; whether any is left.
+    fn expire(&self, now: Instant) -> bool {
+        let mut pending = self.pending();
+        let mut wakers = Vec::new();
+        let mut any = false;
+        for slot in pending.slots.values_mut() {
+            let Some(deadlines) = slot.deadlines else { continue };
+            any = true;
+            let over = [(slot.touched, deadlines.idle), (slot.began, deadlines.max)];
+            let over = over.into_iter().find(|&(since, limit)| now.duration_since(since) >= limit);
+            if let (Some((_, limit)), None) = (over, &slot.outcome) {
+                slot.outcome = Some(Err(Fault::Timeout(limit)));
+                wakers.extend(slot.waker.take());
+            }
+        }
+        pending.used = now;
+        pending.watched = any;
+        drop(pending);
+        for waker in wakers {
+            waker.wake();
+        }
+        any
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -194,17 +248,17 @@ impl Connection {
     }
 
     /// Sends a request under an id of our own; `params` writes its params, and may use the id as progress token.
+    /// Without deadlines it is a stream that stays open.
     pub(super) fn request(
         self: &Arc<Self>,
         method: Method,
+        deadlines: Option<Deadlines>,
         upward: Option<Arc<Upward>>,
         params: impl FnOnce(&mut Vec<u8>, u64),
     ) -> Result<Waiting, Fault> {
         if self.outbox.is_full() {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
-        let now = Instant::now();
-        self.used.store(now.duration_since(self.opened).as_millis() as u64, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         {
             let mut pending = self.pending();
@@ -214,10 +268,12 @@ impl Connection {
             if pending.slots.len() >= PENDING_LIMIT {
                 return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
             }
-            pending.slots.insert(
-                id,
-                Slot { outcome: None, waker: None, upward: upward.clone(), touched: now, background: false },
-            );
+            let now = Instant::now();
+            let slot = Slot { outcome: None, waker: None, upward: upward.clone(), began: now, touched: now, deadlines };
+            pending.slots.insert(id, slot);
+            if deadlines.is_some() && !std::mem::replace(&mut pending.watched, true) {
+                self.asked.notify_one();
+            }
         }
         self.outbox.send(|out| {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -253,7 +309,7 @@ impl Connection {
     /// The id of the only request that waits, when it is the only one.
     pub(super) fn only_one(&self) -> Option<u64> {
         let pending = self.pending();
-        let mut waiting = pending.slots.iter().filter(|(_, slot)| slot.outcome.is_none() && !slot.background);
+        let mut waiting = pending.slots.iter().filter(|(_, slot)| slot.outcome.is_none() && slot.deadlines.is_some());
         let (&id, _) = waiting.next()?;
         waiting.next().is_none().then_some(id)
     }
@@ -314,50 +370,14 @@ impl Waiting {
         self
     }
 
-    /// It is a stream that stays open: no sign that the server is in use.
-    pub(super) fn background(self) -> Self {
-        if let Some(slot) = self.connection.pending().slots.get_mut(&self.id) {
-            slot.background = true;
-        }
-        self
-    }
-
     /// Waits for the answer.
-    pub(super) async fn answer(mut self, deadlines: Deadlines) -> Result<Answer, Fault> {
-        let began = Instant::now();
-        loop {
-            let touched = {
-                let pending = self.connection.pending();
-                pending.slots.get(&self.id).map_or(began, |slot| slot.touched)
-            };
-            let (limit, after) = if touched + deadlines.idle <= began + deadlines.max {
-                (touched + deadlines.idle, deadlines.idle)
-            } else {
-                (began + deadlines.max, deadlines.max)
-            };
-            let outcome = {
-                let outcome = poll_fn(|cx| self.poll(cx.waker()));
-                tokio::select! {
-                    biased;
-                    outcome = outcome => Some(outcome),
-                    () = sleep_until(limit) => None,
-                }
-            };
-            match outcome {
-                Some(outcome) => {
-                    self.done = true;
-                    return outcome;
-                }
-                None if self.silent_until(limit, after) => return Err(Fault::Timeout(after)),
-                None => {}
-            }
+    pub(super) async fn answer(mut self) -> Result<Answer, Fault> {
+        let outcome = poll_fn(|cx| self.poll(cx.waker())).await;
+        self.done = true;
+        if matches!(outcome, Err(Fault::Timeout(_))) {
+            self.cancel();
         }
-    }
-
-    /// Whether there was no sign of life meanwhile that moves the deadline.
-    fn silent_until(&self, limit: Instant, after: Duration) -> bool {
-        let pending = self.connection.pending();
-        pending.slots.get(&self.id).is_none_or(|slot| slot.touched + after <= limit)
+        outcome
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<Answer, Fault>> {
@@ -377,22 +397,31 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Tells the server that nobody waits any more.
+    fn cancel(&self) {
+        if !self.cancellable {
+            return;
+        }
+        let mut params = Vec::from(&b"{\"requestId\":"[..]);
+        push_number(&mut params, self.id);
+        if let Some(reason) = self.upward.as_ref().and_then(|upward| upward.reason()) {
+            params.extend_from_slice(b",\"reason\":");
+            json::push_string(&mut params, &reason);
+        }
+        params.push(b'}');
+        self.connection.notify(Method::Cancelled, &String::from_utf8_lossy(&params));
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.done {
             return;
         }
         let slot = self.connection.pending().slots.remove(&self.id);
-        let unanswered = slot.is_some_and(|slot| slot.outcome.is_none());
-        if unanswered && self.cancellable {
-            let mut params = Vec::from(&b"{\"requestId\":"[..]);
-            push_number(&mut params, self.id);
-            if let Some(reason) = self.upward.as_ref().and_then(|upward| upward.reason()) {
-                params.extend_from_slice(b",\"reason\":");
-                json::push_string(&mut params, reason);
-            }
-            params.push(b'}');
-            self.connection.notify(Method::Cancelled, &String::from_utf8_lossy(&params));
+        if slot.is_some_and(|slot| slot.outcome.is_none()) {
+            self.cancel();
         }
     }
 }

@@ -84,14 +84,13 @@ fn newest(dates: &[String], era: Era) -> Option<Revision> {
 
 /// Asks `server/discover`.
 pub(super) async fn probe(connection: &Arc<Connection>, limit: Duration) -> Probe {
-    let asked = connection.request(Method::Discover, None, |out, _| {
+    let asked = connection.request(Method::Discover, Some(Deadlines::within(limit)), None, |out, _| {
         out.extend_from_slice(b"{\"_meta\":{");
         meta::push_protocol_keys(out, Revision::LATEST_MODERN);
         out.extend_from_slice(b"}}");
     });
-    let deadlines = Deadlines { idle: limit, max: limit };
     let answer = match asked {
-        Ok(waiting) => waiting.uncancellable().answer(deadlines).await,
+        Ok(waiting) => waiting.uncancellable().answer().await,
         Err(fault) => Err(fault),
     };
     match answer {
@@ -143,7 +142,7 @@ pub(super) async fn initialize(
     proposed: Revision,
     limit: Duration,
 ) -> Result<Agreed, Fault> {
-    let waiting = connection.request(Method::Initialize, None, |out, _| {
+    let waiting = connection.request(Method::Initialize, Some(Deadlines::within(limit)), None, |out, _| {
         let params = format!(
             r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
             proposed.as_str(),
@@ -151,7 +150,7 @@ pub(super) async fn initialize(
         );
         out.extend_from_slice(params.as_bytes());
     })?;
-    let answer = waiting.uncancellable().answer(Deadlines { idle: limit, max: limit }).await?;
+    let answer = waiting.uncancellable().answer().await?;
     let line = &answer.reply.line;
     let announced = match answer.reply.body {
         Body::Result(spans) => Announced::read(spans.whole.of(line))

@@ -41,10 +41,10 @@ pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Resu
     let mut cursor: Option<Box<[u8]>> = None;
     let (mut entries, mut bytes) = (0, 0);
     loop {
-        let asked = connection.request(Method::ToolsList, None, |out, _| {
+        let asked = connection.request(Method::ToolsList, Some(Deadlines::within(limit)), None, |out, _| {
             push_params(out, cursor.as_deref(), connection);
         })?;
-        let answer = asked.answer(Deadlines { idle: limit, max: limit }).await?;
+        let answer = asked.answer().await?;
         let line = answer.reply.line;
         let result = match answer.reply.body {
             Body::Result(spans) => spans.whole,

@@ -39,7 +39,7 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
 /// Lines of stderr in an error.
 const LAST_LINES: usize = 3;
-/// A stream that stays open has no deadline (SUB-13); the longest that a timer takes.
+/// The longest that a timer takes.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Where a server stands.
@@ -243,11 +243,12 @@ impl Server {
         };
         let wants_progress = call.progress_token().is_some();
         let modern = connection.modern();
-        let waiting = connection.request(Method::ToolsCall, Some(upward), |out, id| {
+        let timeouts = self.settings.timeouts;
+        let deadlines = Deadlines { idle: timeouts.call, max: timeouts.call_max };
+        let waiting = connection.request(Method::ToolsCall, Some(deadlines), Some(upward), |out, id| {
             call.push_params(out, native, wants_progress.then_some(id), modern);
         })?;
-        let timeouts = self.settings.timeouts;
-        let answer = waiting.answer(Deadlines { idle: timeouts.call, max: timeouts.call_max }).await?;
+        let answer = waiting.answer().await?;
         connection.mark_useful();
         Ok(answer)
     }
@@ -621,13 +622,13 @@ impl Actor {
 async fn listen(connection: Arc<Connection>) {
     let mut retry = RETRY_FIRST;
     while let Some(revision) = connection.modern() {
-        let asked = connection.request(Method::Listen, None, |out, _| {
+        let asked = connection.request(Method::Listen, None, None, |out, _| {
             out.extend_from_slice(b"{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{");
             meta::push_protocol_keys(out, revision);
             out.extend_from_slice(b"}}");
         });
         let Ok(waiting) = asked else { return };
-        let ended = waiting.background().answer(Deadlines { idle: FOREVER, max: FOREVER }).await;
+        let ended = waiting.answer().await;
         match ended {
             Ok(answer) if matches!(answer.reply.body, crate::protocol::reply::Body::Result(_)) => {}
             // It has no such stream, or it is gone.

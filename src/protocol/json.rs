@@ -239,26 +239,37 @@ fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether a string's reader must stop at this byte.
-const fn special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+/// 1 when a string's reader must stop at this byte.
+const fn special(byte: u8) -> u8 {
+    (byte == b'"') as u8 | (byte == b'\\') as u8 | (byte < 0x20) as u8
 }
 
-/// The first special byte at or after `at`. Block by block first: the inner loop has no branch, so that it
-/// compiles to vector instructions.
+/// The first special byte at or after `at`. Block by block: the loops over a block have no branch, so that they
+/// compile to vector instructions; small blocks for where it stands, large ones for the way there.
 fn skip_plain(text: &[u8], mut at: usize) -> usize {
-    const BLOCK: usize = 32;
-    while let Some(block) = text.get(at..at + BLOCK) {
-        let mut hit = false;
-        for &byte in block {
-            hit |= special(byte);
+    const SMALL: usize = 16;
+    const LARGE: usize = 64;
+    let mut first = true;
+    while let Some(block) = text[at..].first_chunk::<SMALL>() {
+        let stops = u128::from_le_bytes(block.map(special));
+        if stops != 0 {
+            return at + stops.trailing_zeros() as usize / 8;
         }
-        if hit {
-            break;
+        at += SMALL;
+        if std::mem::take(&mut first) {
+            for block in text[at..].as_chunks::<LARGE>().0 {
+                let mut hit = 0;
+                for &byte in block {
+                    hit |= special(byte);
+                }
+                if hit != 0 {
+                    break;
+                }
+                at += LARGE;
+            }
         }
-        at += BLOCK;
     }
-    while text.get(at).is_some_and(|&byte| !special(byte)) {
+    while text.get(at).is_some_and(|&byte| special(byte) == 0) {
         at += 1;
     }
     at
@@ -334,12 +345,25 @@ pub fn push_string(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a string always serialises into memory");
 }
 
+/// One past the closing quote of a string that opens at `at` in text that was validated before.
+fn string_end(text: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(stop) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
+        at += stop + 1;
+        if text[at - 1] == b'"' {
+            return at;
+        }
+        at += 1;
+    }
+    text.len()
+}
+
 /// One past the end of the value that begins at `at` in text that was validated before.
 fn value_end(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0usize;
     loop {
         match text.get(at) {
-            Some(b'"') => at = string(text, at).unwrap_or(text.len()),
+            Some(b'"') => at = string_end(text, at),
             Some(b'{' | b'[') => {
                 depth += 1;
                 at += 1;
@@ -410,7 +434,7 @@ pub fn members(object: &[u8]) -> impl Iterator<Item = Entry<'_>> {
         if object.get(at) != Some(&b'"') {
             return None;
         }
-        let key_end = string(object, at).ok()?;
+        let key_end = string_end(object, at);
         let key = &object[at + 1..key_end - 1];
         let start = skip_space(object, skip_space(object, key_end) + 1);
         at = value_end(object, start);

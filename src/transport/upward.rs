@@ -6,11 +6,12 @@
 //! (PRG-5). Progress that does not grow is dropped here (PRG-2).
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::protocol::json::Span;
@@ -35,13 +36,19 @@ pub struct Progress {
     pub message: Option<Span>,
 }
 
+/// What happens to a request while it runs.
+#[derive(Debug)]
+pub enum Happening {
+    /// The host wants no answer any more.
+    GivenUp,
+    /// The server tells how far it is.
+    Progress(Progress),
+}
+
 /// The queue of one request.
 #[derive(Default)]
 pub struct Upward {
     state: Mutex<State>,
-    filled: Notify,
-    reason: OnceLock<Box<str>>,
-    given_up: Notify,
 }
 
 #[derive(Default)]
@@ -54,34 +61,55 @@ struct State {
     since: Option<Instant>,
     /// Over the rate: the newest of those held back.
     held: Option<Progress>,
+    /// Why the host gave up; empty when it did not say.
+    given_up: Option<Box<str>>,
+    /// The task of the request.
+    waker: Option<Waker>,
 }
 
 /// Longest reason that is passed on (CAN-5).
 const MAX_REASON: usize = 256;
 
 impl Upward {
-    /// The host gives up, for this reason (CAN-5).
-    pub fn give_up(&self, reason: &str) {
-        let reason: String = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
-        // The first reason counts; a request is given up once.
-        let _ = self.reason.set(reason.into());
-        self.given_up.notify_one();
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the host gives up.
-    pub async fn given_up(&self) {
-        self.given_up.notified().await;
+    /// The host gives up, for this reason (CAN-5); the first one counts.
+    pub fn give_up(&self, reason: &str) {
+        let reason: String = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect();
+        let mut state = self.state();
+        state.given_up.get_or_insert(reason.into());
+        wake(state);
     }
 
     /// Why the host gave up, when it said.
-    pub fn reason(&self) -> Option<&str> {
-        self.reason.get().map(AsRef::as_ref)
+    pub fn reason(&self) -> Option<Box<str>> {
+        self.state().given_up.clone().filter(|reason| !reason.is_empty())
+    }
+
+    /// What happens next. Nothing is lost when the future is dropped.
+    pub async fn happening(&self) -> Happening {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.given_up.is_some() {
+                return Poll::Ready(Happening::GivenUp);
+            }
+            if let Some(progress) = state.waiting.pop_front() {
+                return Poll::Ready(Happening::Progress(progress));
+            }
+            if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                state.waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Takes a notification in; `value` is its raw `progress`. Called by the server's reader.
     pub fn push(&self, progress: Progress, value: &[u8], now: Instant) {
         let Some(value) = std::str::from_utf8(value).ok().and_then(|v| v.parse::<f64>().ok()) else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         if state.last.is_some_and(|last| value <= last) {
             return;
         }
@@ -102,30 +130,23 @@ impl Upward {
             state.waiting.pop_front();
         }
         state.waiting.push_back(progress);
-        drop(state);
-        self.filled.notify_one();
-    }
-
-    /// The next notification, when there is one. Nothing is lost when the future is dropped.
-    pub async fn next(&self) -> Progress {
-        loop {
-            if let Some(progress) = self.take() {
-                return progress;
-            }
-            self.filled.notified().await;
-        }
-    }
-
-    /// A notification that waits.
-    pub fn take(&self) -> Option<Progress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+        wake(state);
     }
 
     /// What is left when the answer is there: the one held back is always told (PRG-5).
     pub fn rest(&self) -> Vec<Progress> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let held = state.held.take();
         state.waiting.drain(..).chain(held).collect()
+    }
+}
+
+/// Wakes the task of the request, outside the lock.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -138,7 +159,8 @@ mod tests {
     }
 
     fn drain(upward: &Upward) -> Vec<String> {
-        std::iter::from_fn(|| upward.take()).map(|p| String::from_utf8(p.line.to_vec()).unwrap()).collect()
+        let waiting = std::mem::take(&mut upward.state().waiting);
+        waiting.into_iter().map(|p| String::from_utf8(p.line.to_vec()).unwrap()).collect()
     }
 
     #[test]
@@ -162,5 +184,18 @@ mod tests {
         let told = drain(&upward);
         assert!((32..=43).contains(&told.len()), "{}", told.len());
         assert_eq!(upward.rest().pop().unwrap().line, "1000");
+    }
+
+    #[tokio::test]
+    async fn can5_the_first_reason_counts_and_is_cleaned() {
+        let upward = Upward::default();
+        assert_eq!(upward.reason(), None);
+        let waiting = async { assert!(matches!(upward.happening().await, Happening::GivenUp)) };
+        let giving = async {
+            upward.give_up("no\nmore");
+            upward.give_up("other");
+        };
+        tokio::join!(waiting, giving);
+        assert_eq!(upward.reason().as_deref(), Some("nomore"));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use foldhash::fast::RandomState;
 use tokio_util::task::TaskTracker;
 
 use super::batch::{Places, ReplyTo};
@@ -21,7 +22,7 @@ use crate::protocol::meta::RequestMeta;
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::outbox::Outbox;
-use crate::transport::upward::Upward;
+use crate::transport::upward::{Happening, Upward};
 
 /// Requests of one host that run at once, at most.
 const MAX_RUNNING: usize = 4096;
@@ -36,7 +37,7 @@ pub(super) struct Session {
     pub(super) outbox: Outbox,
     tasks: TaskTracker,
     /// By raw id; shared with the tasks, which take themselves out.
-    running: DashMap<Bytes, Arc<Upward>>,
+    running: DashMap<Bytes, Arc<Upward>, RandomState>,
     bytes: std::sync::atomic::AtomicUsize,
     pub(super) freed: tokio::sync::Notify,
     state: Mutex<State>,
@@ -75,7 +76,7 @@ impl Session {
             gateway,
             outbox,
             tasks,
-            running: DashMap::with_shard_amount(4),
+            running: DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), 4),
             bytes: Default::default(),
             freed: tokio::sync::Notify::new(),
             state: Mutex::default(),
@@ -314,7 +315,7 @@ impl Session {
         self.tasks.spawn(async move {
             let list = tokio::select! {
                 biased;
-                () = running.upward.given_up() => return,
+                _ = running.upward.happening() => return,
                 list = session.gateway.tools(revision) => list,
             };
             reply.room().await;
@@ -346,13 +347,14 @@ impl Session {
             loop {
                 tokio::select! {
                     biased;
-                    // Dropping the call tells the server (CAN-2: whoever answers too late answers nobody).
-                    () = upward.given_up() => return,
-                    progress = upward.next(), if token.is_some() => {
-                        if let Some(token) = &token && !self.outbox.is_full() {
+                    happening = upward.happening() => match (happening, &token) {
+                        // Dropping the call tells the server (CAN-2: whoever answers too late answers nobody).
+                        (Happening::GivenUp, _) => return,
+                        (Happening::Progress(progress), Some(token)) if !self.outbox.is_full() => {
                             write::progress(&mut self.outbox.message(), token, &progress, revision);
                         }
-                    }
+                        (Happening::Progress(_), _) => {}
+                    },
                     outcome = &mut calling => break outcome,
                 }
             }
