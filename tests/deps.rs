@@ -4,7 +4,7 @@
 //! Sources and bans cover every platform (the lock file does). Licences cover every package whose manifest is on the machine:
 //! all of them after `cargo fetch`, else those of this platform.
 
-#![allow(missing_docs, reason = "a test binary has no users")]
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
