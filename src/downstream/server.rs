@@ -247,9 +247,7 @@ impl Server {
             call.push_params(out, native, wants_progress.then_some(id), modern);
         })?;
         let timeouts = self.settings.timeouts;
-        let answer = waiting.answer(Deadlines { idle: timeouts.call, max: timeouts.call_max }).await?;
-        connection.mark_useful();
-        Ok(answer)
+        waiting.answer(Deadlines { idle: timeouts.call, max: timeouts.call_max }).await
     }
 
     fn open_connection(&self) -> Option<Arc<Connection>> {
@@ -372,9 +370,9 @@ impl Actor {
             };
             let end = self.attend(&session, &agreed).await;
             server.current.store(None);
-            let useful = session.connection.was_useful();
-            let busy = session.connection.in_flight() > 0;
             session.connection.close("it has ended");
+            let useful = session.connection.was_useful();
+            let busy = session.connection.lost_requests();
             let lived = session.began.elapsed();
             match end {
                 End::Stop => {
