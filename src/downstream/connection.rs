@@ -70,6 +70,8 @@ pub struct Connection {
     pub(super) closed: CancellationToken,
     /// Whether a host request was answered: a server that ends after that did not fail to start (D015).
     useful: AtomicBool,
+    /// Someone waited for an answer when it was closed.
+    lost: AtomicBool,
     /// Wakes the task that keeps the deadlines.
     asked: Notify,
 }
@@ -138,6 +140,7 @@ impl Connection {
             held: Arc::default(),
             closed: CancellationToken::new(),
             useful: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             asked: Notify::new(),
         });
         let writing = Arc::clone(&connection);
@@ -176,9 +179,9 @@ impl Connection {
         self.useful.load(Ordering::Relaxed)
     }
 
-    /// Notes that it serves a host.
-    pub(super) fn mark_useful(&self) {
-        self.useful.store(true, Ordering::Relaxed);
+    /// Whether it ended with requests that had no answer yet.
+    pub(super) fn lost_requests(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Since when nobody asked anything, to a few [`TICK`]s; `None` while someone waits for an answer.
@@ -236,6 +239,9 @@ impl Connection {
         pending.closed = true;
         let mut wakers = Vec::new();
         for slot in pending.slots.values_mut() {
+            if slot.outcome.is_none() && slot.deadlines.is_some() {
+                self.lost.store(true, Ordering::Relaxed);
+            }
             slot.outcome.get_or_insert_with(|| Err(Fault::gone(why)));
             wakers.extend(slot.waker.take());
         }
@@ -324,6 +330,10 @@ impl Connection {
         let mut pending = self.pending();
         match pending.slots.get_mut(&id) {
             Some(slot) if slot.outcome.is_none() => {
+                // Noted here, not by whoever waits: the server may end before that one runs.
+                if outcome.is_ok() && slot.upward.is_some() {
+                    self.useful.store(true, Ordering::Relaxed);
+                }
                 slot.outcome = Some(outcome);
                 let waker = slot.waker.take();
                 drop(pending);

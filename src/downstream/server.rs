@@ -248,9 +248,7 @@ impl Server {
         let waiting = connection.request(Method::ToolsCall, Some(deadlines), Some(upward), |out, id| {
             call.push_params(out, native, wants_progress.then_some(id), modern);
         })?;
-        let answer = waiting.answer().await?;
-        connection.mark_useful();
-        Ok(answer)
+        waiting.answer().await
     }
 
     fn open_connection(&self) -> Option<Arc<Connection>> {
@@ -373,9 +371,9 @@ impl Actor {
             };
             let end = self.attend(&session, &agreed).await;
             server.current.store(None);
-            let useful = session.connection.was_useful();
-            let busy = session.connection.in_flight() > 0;
             session.connection.close("it has ended");
+            let useful = session.connection.was_useful();
+            let busy = session.connection.lost_requests();
             let lived = session.began.elapsed();
             match end {
                 End::Stop => {
@@ -504,10 +502,9 @@ impl Actor {
                     self.memory.note(identity, Era::Legacy);
                     return Ok(agreed);
                 }
-                // Remembered as legacy, it no longer knows the word: it may be modern by now (PRB-8).
-                Err(Fault::Refused { .. })
-                    if remembered == Some(Era::Legacy) && settings.era == EraChoice::Auto && !doubted =>
-                {
+                // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
+                // the probe's deadline, it may be modern all the same, and answers a second probe at once (PRB-1).
+                Err(Fault::Refused { .. }) if settings.era == EraChoice::Auto && !doubted => {
                     doubted = true;
                     probe = true;
                 }

@@ -219,7 +219,8 @@ impl Lists {
     pub(super) fn tools_now(&self, revision: Revision) -> ToolList {
         let catalogue = self.catalogue();
         let now = Instant::now();
-        let until = self.parts().iter().filter_map(|part| part.until).min();
+        // A server that never listed may do so at any time: then nothing holds.
+        let until = self.parts().iter().map(|part| part.until).min().flatten();
         let ttl = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
         ToolList { tools: catalogue.tools(revision), ttl_ms: ttl.as_millis(), fingerprint: catalogue.fingerprint() }
     }

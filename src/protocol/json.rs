@@ -244,20 +244,33 @@ const fn special(byte: u8) -> u8 {
     (byte == b'"') as u8 | (byte == b'\\') as u8 | (byte < 0x20) as u8
 }
 
-/// The first special byte at or after `at`. Block by block: the loops over a block have no branch, so that they
-/// compile to vector instructions; small blocks for where it stands, large ones for the way there.
+/// A bit in each byte of a word, read little end first, that a string's reader may have to stop at: the lowest
+/// bit that is set is right, those above it need not be.
+const fn stops(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const fn zeros(word: u64) -> u64 {
+        word.wrapping_sub(ONES) & !word
+    }
+    let quote = zeros(word ^ (ONES * b'"' as u64));
+    let backslash = zeros(word ^ (ONES * b'\\' as u64));
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (quote | backslash | control) & (ONES * 0x80)
+}
+
+/// The first special byte at or after `at`. Word by word for short strings; for long ones by blocks whose inner
+/// loop has no branch, so that it compiles to vector instructions.
 fn skip_plain(text: &[u8], mut at: usize) -> usize {
-    const SMALL: usize = 16;
-    const LARGE: usize = 64;
-    let mut first = true;
-    while let Some(block) = text[at..].first_chunk::<SMALL>() {
-        let stops = u128::from_le_bytes(block.map(special));
+    const WORD: usize = 8;
+    const BLOCK: usize = 64;
+    let short = at + BLOCK;
+    while let Some(word) = text[at..].first_chunk::<WORD>() {
+        let stops = stops(u64::from_le_bytes(*word));
         if stops != 0 {
             return at + stops.trailing_zeros() as usize / 8;
         }
-        at += SMALL;
-        if std::mem::take(&mut first) {
-            for block in text[at..].as_chunks::<LARGE>().0 {
+        at += WORD;
+        if at == short {
+            for block in text[at..].as_chunks::<BLOCK>().0 {
                 let mut hit = 0;
                 for &byte in block {
                     hit |= special(byte);
@@ -265,7 +278,7 @@ fn skip_plain(text: &[u8], mut at: usize) -> usize {
                 if hit != 0 {
                     break;
                 }
-                at += LARGE;
+                at += BLOCK;
             }
         }
     }

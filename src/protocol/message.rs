@@ -88,18 +88,15 @@ impl Message {
     /// Reads a message; `index` is filled with the members of `text`.
     pub fn read(text: &[u8], index: &mut Index) -> Result<Self, NoMessage> {
         let well_formed = index.read(text);
-        let [version, id, method, params, result, error] =
-            match pick_outer(text, index, ["jsonrpc", "id", "method", "params", "result", "error"]) {
-                Ok(parts) => parts,
-                Err((parts, _)) if well_formed.is_ok() => {
-                    return Err(NoMessage { id: parts[1].and_then(|p| legal_id(text, p.span)), why: Why::Duplicate });
-                }
-                Err((parts, _)) => parts,
-            };
+        let (parts, twice) = pick_outer(text, index, ["jsonrpc", "id", "method", "params", "result", "error"]);
+        let [version, id, method, params, result, error] = parts;
         let legal = id.and_then(|part| legal_id(text, part.span));
         let refuse = |why| Err(NoMessage { id: legal, why });
         if let Err(malformed) = well_formed {
             return refuse(Why::Malformed(malformed));
+        }
+        if twice {
+            return refuse(Why::Duplicate);
         }
         match index.root() {
             Root::Object => {}
@@ -150,11 +147,8 @@ pub fn own_id(raw: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate;
 
-fn pick_outer<const N: usize>(
-    text: &[u8],
-    index: &Index,
-    names: [&str; N],
-) -> Result<[Option<Part>; N], ([Option<Part>; N], Duplicate)> {
+/// The named outer members, the first of each, and whether one stands twice.
+fn pick_outer<const N: usize>(text: &[u8], index: &Index, names: [&str; N]) -> ([Option<Part>; N], bool) {
     let mut found = [None; N];
     let mut twice = false;
     for (at, member) in index.outer() {
@@ -163,7 +157,7 @@ fn pick_outer<const N: usize>(
             found[n].get_or_insert(Part { span: member.value, member: at });
         }
     }
-    if twice { Err((found, Duplicate)) } else { Ok(found) }
+    (found, twice)
 }
 
 /// The named members of the object that is `part`'s value, in the order of `names`, and how many others stand

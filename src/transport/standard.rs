@@ -58,28 +58,30 @@ fn is_unix(stream: &OwnedFd) -> bool {
 
 fn reader(restore: &mut Restore) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
     let stream = io::stdin().as_fd().try_clone_to_owned()?;
-    match kind(&stream) {
-        FileType::Fifo => {
-            if let Ok(anew) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
-                return Ok(Box::new(anew));
-            }
-            Ok(Box::new(pipe::Receiver::from_file(File::from(stream))?))
+    let kind = kind(&stream);
+    if kind == FileType::Fifo {
+        if let Ok(anew) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
+            return Ok(Box::new(anew));
         }
-        FileType::Socket if is_unix(&stream) => Ok(Box::new(restore.socket(&stream)?)),
-        _ => Ok(Box::new(tokio::io::stdin())),
+        Ok(Box::new(pipe::Receiver::from_file(File::from(stream))?))
+    } else if kind == FileType::Socket && is_unix(&stream) {
+        Ok(Box::new(restore.socket(&stream)?))
+    } else {
+        Ok(Box::new(tokio::io::stdin()))
     }
 }
 
 fn writer(restore: &mut Restore) -> io::Result<Box<dyn AsyncWrite + Send + Unpin>> {
     let stream = io::stdout().as_fd().try_clone_to_owned()?;
-    match kind(&stream) {
-        FileType::Fifo => {
-            if let Ok(anew) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
-                return Ok(Box::new(anew));
-            }
-            Ok(Box::new(pipe::Sender::from_file(File::from(stream))?))
+    let kind = kind(&stream);
+    if kind == FileType::Fifo {
+        if let Ok(anew) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
+            return Ok(Box::new(anew));
         }
-        FileType::Socket if is_unix(&stream) => Ok(Box::new(restore.socket(&stream)?)),
-        _ => Ok(Box::new(tokio::io::stdout())),
+        Ok(Box::new(pipe::Sender::from_file(File::from(stream))?))
+    } else if kind == FileType::Socket && is_unix(&stream) {
+        Ok(Box::new(restore.socket(&stream)?))
+    } else {
+        Ok(Box::new(tokio::io::stdout()))
     }
 }

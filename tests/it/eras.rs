@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::host::{CELLS, Era, MODERN_META, PATIENCE, Setup, until};
+use crate::host::{CELLS, Era, MODERN_META, Setup};
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
