@@ -154,6 +154,7 @@ impl Index {
         'value: loop {
             // A value begins at `at`.
             match text.get(at) {
+                Some(b'"') => at = string(text, at)?.0,
                 Some(&opening @ (b'{' | b'[')) => {
                     self.stack.push(opening);
                     deepest = deepest.max(self.stack.len());
@@ -169,7 +170,6 @@ impl Index {
                         continue 'value;
                     }
                 }
-                Some(b'"') => at = string(text, at)?,
                 Some(b'-' | b'0'..=b'9') => at = number(text, at)?,
                 Some(b't') => at = literal(text, at, b"true")?,
                 Some(b'f') => at = literal(text, at, b"false")?,
@@ -179,12 +179,12 @@ impl Index {
             // A value ended before `at`; close what ends with it.
             loop {
                 let depth = self.stack.len();
-                if let (1 | 2, Some(b'{'), Root::Object) = (depth, self.stack.last(), self.root) {
+                let inside = self.stack.last().copied();
+                if depth <= 2 && inside == Some(b'{') && self.root == Root::Object {
                     self.members[open[depth - 1]].value.end = at as u32;
                 }
                 at = skip_space(text, at);
-                match (self.stack.last(), text.get(at)) {
-                    (None, None) => return Ok(deepest),
+                match (inside, text.get(at)) {
                     (Some(b'{'), Some(b',')) => {
                         at = skip_space(text, at + 1);
                         at = self.key(text, at, &mut open)?;
@@ -198,6 +198,7 @@ impl Index {
                         self.stack.pop();
                         at += 1;
                     }
+                    (None, None) => return Ok(deepest),
                     _ => return Err(at),
                 }
             }
@@ -205,11 +206,12 @@ impl Index {
     }
 
     /// Reads a key and its colon; answers where the value begins.
+    #[inline]
     fn key(&mut self, text: &[u8], at: usize, open: &mut [usize; 2]) -> Result<usize, usize> {
         if text.get(at) != Some(&b'"') {
             return Err(at);
         }
-        let end = string(text, at)?;
+        let (end, escaped) = string(text, at)?;
         let colon = skip_space(text, end);
         if text.get(colon) != Some(&b':') {
             return Err(colon);
@@ -217,12 +219,11 @@ impl Index {
         let value = skip_space(text, colon + 1);
         let depth = self.stack.len();
         if depth <= 2 && self.root == Root::Object {
-            let key = Span { start: at as u32 + 1, end: end as u32 - 1 };
             let member = Member {
-                key,
+                key: Span { start: at as u32 + 1, end: end as u32 - 1 },
                 value: Span { start: value as u32, end: 0 },
                 parent: (depth == 2).then_some(open[0] as u32),
-                escaped: memchr::memchr(b'\\', key.of(text)).is_some(),
+                escaped,
             };
             open[depth - 1] = self.members.len();
             self.members.push(member);
@@ -232,6 +233,7 @@ impl Index {
 }
 
 /// The first byte at or after `at` that is not JSON white space.
+#[inline]
 fn skip_space(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
         at += 1;
@@ -288,23 +290,33 @@ fn skip_plain(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Reads a string that opens at `at`; answers one past its closing quote.
-fn string(text: &[u8], at: usize) -> Result<usize, usize> {
+/// Reads a string that opens at `at`; answers one past its closing quote, and whether it has escapes.
+#[inline]
+fn string(text: &[u8], at: usize) -> Result<(usize, bool), usize> {
     let mut at = at + 1;
+    let mut escaped = false;
     loop {
         at = skip_plain(text, at);
         match text.get(at) {
-            Some(b'"') => return Ok(at + 1),
-            Some(b'\\') => match text.get(at + 1) {
-                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
-                Some(b'u') => match text.get(at + 2..at + 6) {
-                    Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => at += 6,
-                    _ => return Err(at),
-                },
-                _ => return Err(at),
-            },
+            Some(b'"') => return Ok((at + 1, escaped)),
+            Some(b'\\') => {
+                escaped = true;
+                at = escape(text, at)?;
+            }
             _ => return Err(at),
         }
+    }
+}
+
+/// Reads an escape; answers what follows it.
+fn escape(text: &[u8], at: usize) -> Result<usize, usize> {
+    match text.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') => match text.get(at + 2..at + 6) {
+            Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
+            _ => Err(at),
+        },
+        _ => Err(at),
     }
 }
 
