@@ -100,10 +100,12 @@ impl Child {
     pub(super) async fn stop(mut self, pace: Pace) -> Option<ExitStatus> {
         let groups = HashSet::from([self.group]);
         let began = Instant::now();
+        // Looked up at once, because a child in a group of its own is nobody's when its parent has ended…
+        let mut strays = tree::descendants(&groups);
         let mut status = timeout(pace.input, self.process.wait()).await.ok().and_then(Result::ok);
-        // Looked up late, so that children born meanwhile are seen; those of a leader that has ended are found
-        // by their group.
-        let strays = tree::descendants(&groups);
+        // …and again, so that children born meanwhile are seen.
+        let known = std::mem::replace(&mut strays, tree::descendants(&groups));
+        strays.extend(known.into_iter().filter(tree::Stray::lives));
         let mut alive = status.is_none() || !has_ended(self.group, &mut Vec::new()) || !strays.is_empty();
         if alive && status.is_some() {
             // The leader is gone: give its children what is left of the first wait.
