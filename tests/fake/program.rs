@@ -51,7 +51,7 @@ fn main() {
     }
     note(&path, "starts", &format!("{}\n", std::process::id()));
     if scenario.flag("grandchild") {
-        linger(&args);
+        linger(&args, scenario.flag("grandchild_group"));
     }
     before_service(&scenario);
 
@@ -150,17 +150,17 @@ fn wrap(args: &[String]) -> i32 {
     }
 }
 
-/// Starts a child that has none of our streams and never ends by itself.
+/// Starts a child that has none of our streams and never ends by itself, perhaps in a process group of its own.
 #[expect(clippy::disallowed_methods, reason = "a test program that starts itself")]
-fn linger(args: &[String]) {
+fn linger(args: &[String], own_group: bool) {
+    use std::os::unix::process::CommandExt;
     let me = std::env::current_exe().unwrap_or_default();
-    let _ = Command::new(me)
-        .args(args)
-        .arg(LINGER)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
+    let mut child = Command::new(me);
+    child.args(args).arg(LINGER).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if own_group {
+        child.process_group(0);
+    }
+    let _ = child.spawn();
 }
 
 fn open(scenario: &Path, what: &str) -> std::fs::File {

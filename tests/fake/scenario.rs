@@ -29,6 +29,7 @@
 //! | `exit_after`, `exit_delay_ms`, `exit_code` | ends after that many calls were answered |
 //! | `deaf`, `ignore_eof`, `ignore_term` | never reads / stays at end of input / stays at TERM |
 //! | `wrapper`, `grandchild` | the server is a child of this process / a child lives beside it |
+//! | `grandchild_group` | that child leaves the process group |
 //! | `act`, `acts` | what any tool does, what the named tool does: see `act.rs` |
 
 use std::path::Path;

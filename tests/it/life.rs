@@ -103,6 +103,27 @@ fn d013_d014_term_ends_everything_in_time() {
 }
 
 #[test]
+fn d013_children_that_left_the_group_end_too() {
+    for signal in [None, Some("TERM")] {
+        let mut host = Setup::new()
+            .server("polite", json!({"tool_count": 1, "grandchild": true, "grandchild_group": true}))
+            .server("stays", json!({"tool_count": 1, "grandchild": true, "grandchild_group": true, "ignore_eof": true}))
+            .server("wrap", json!({"tool_count": 1, "grandchild": true, "grandchild_group": true, "ignore_term": true, "wrapper": true}))
+            .open(Era::Legacy);
+        host.tools_count(3);
+        until("all are there", PATIENCE, || host.processes().len() >= 3 + 3 + 1 + 1);
+        match signal {
+            Some(signal) => host.signal(signal),
+            None => host.close_input(),
+        }
+        let begun = Instant::now();
+        assert_eq!(host.wait_end(PATIENCE).code(), Some(0));
+        host.all_gone(PATIENCE);
+        assert!(begun.elapsed() < GONE, "took {:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn d013_d014_when_killed_outright_everything_goes_too() {
     let mut host = with_stubborn(false);
     host.signal("KILL");
