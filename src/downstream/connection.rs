@@ -70,7 +70,7 @@ pub struct Connection {
     pub(super) closed: CancellationToken,
     /// Whether a host request was answered: a server that ends after that did not fail to start (D015).
     useful: AtomicBool,
-    /// Someone waited for an answer when it was closed.
+    /// A host waited for an answer when it was closed.
     lost: AtomicBool,
     /// Wakes the task that keeps the deadlines.
     asked: Notify,
@@ -179,7 +179,7 @@ impl Connection {
         self.useful.load(Ordering::Relaxed)
     }
 
-    /// Whether it ended with requests that had no answer yet.
+    /// Whether it ended with requests of hosts that had no answer yet.
     pub(super) fn lost_requests(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -239,7 +239,8 @@ impl Connection {
         pending.closed = true;
         let mut wakers = Vec::new();
         for slot in pending.slots.values_mut() {
-            if slot.outcome.is_none() && slot.deadlines.is_some() {
+            // Only hosts' requests count: a list of ours is asked again after the next start.
+            if slot.outcome.is_none() && slot.upward.is_some() {
                 self.lost.store(true, Ordering::Relaxed);
             }
             slot.outcome.get_or_insert_with(|| Err(Fault::gone(why)));

@@ -413,6 +413,12 @@ impl Actor {
     async fn wait_for_leave(&self, life: &mut Lifecycle, needed: &mut bool) -> bool {
         let server = &self.server;
         if !*needed {
+            // A wish from before it ran was granted then. Whoever still waits sees that it is idle, and wishes anew.
+            tokio::select! {
+                biased;
+                () = server.wanted.notified() => {}
+                () = std::future::ready(()) => {}
+            }
             server.publish(State::Idle);
             tokio::select! {
                 () = server.wanted.notified() => {}
