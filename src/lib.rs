@@ -13,7 +13,7 @@
 //! | 4 | [`policy`] | decisions, pure |
 //! | 3 | [`telemetry`] | logs, numbers |
 //! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
-//! | 1 | [`protocol`], [`ident`] | the MCP language; checked names |
+//! | 1 | [`protocol`], [`ident`], [`pattern`] | the MCP language; checked names; patterns over names |
 
 pub mod catalog;
 pub mod cli;
@@ -22,6 +22,7 @@ pub mod daemon;
 pub mod downstream;
 pub mod gateway;
 pub mod ident;
+pub mod pattern;
 pub mod policy;
 pub mod protocol;
 pub mod telemetry;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 15] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -21,6 +21,7 @@ const FLOORS: [(&str, u8); 14] = [
     ("config", 2),
     ("protocol", 1),
     ("ident", 1),
+    ("pattern", 1),
 ];
 
 /// Pairs that do not know each other although one is higher.

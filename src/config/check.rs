@@ -6,9 +6,8 @@
 
 use std::time::Duration;
 
-use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
-
 use crate::ident::ServerKey;
+use crate::pattern::Pattern;
 
 use super::fault::{Fault, Place, nearest, shown};
 use super::period;
@@ -60,7 +59,7 @@ impl Check<'_> {
             Shape::Servers(server) => return self.servers(node, server, path),
             Shape::Variables => return self.variables(node, path),
             Shape::Texts => return self.list(node, path, |_| None),
-            Shape::Patterns => return self.list(node, path, |text| glob(text).err()),
+            Shape::Patterns => return self.list(node, path, pattern_problem),
             Shape::Bool => (!matches!(node.value, Value::Bool(_))).then(|| expected("`true` or `false`", node)),
             Shape::Count { min, max } => {
                 if let Value::Integer(number) = node.value {
@@ -299,23 +298,14 @@ fn log_problem(text: &str) -> Option<String> {
     None
 }
 
-/// One pattern, as every list of patterns means it: anchored, case-sensitive, `*` also passes `/`.
-fn glob(pattern: &str) -> Result<Glob, String> {
-    GlobBuilder::new(pattern).literal_separator(false).backslash_escape(true).case_insensitive(false).build().map_err(
-        |error| {
-            let reason = error.kind().to_string();
-            format!("`{}` is not a pattern: {reason}", shown(pattern))
-        },
-    )
+/// Why a text is no pattern; the rules are those by which it will be matched.
+fn pattern_problem(text: &str) -> Option<String> {
+    Pattern::new(text).err().map(|error| shown(&error.to_string()))
 }
 
-/// Checked patterns, ready to match.
-pub(super) fn globs(patterns: &[String]) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for glob in patterns.iter().filter_map(|pattern| glob(pattern).ok()) {
-        set.add(glob);
-    }
-    set.build().unwrap_or_default()
+/// The patterns of a list that was checked.
+pub(super) fn patterns(texts: &[String]) -> Vec<Pattern> {
+    texts.iter().filter_map(|text| Pattern::new(text).ok()).collect()
 }
 
 #[cfg(test)]
@@ -352,10 +342,15 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_anchored_case_sensitive_and_pass_slashes() {
-        let set = globs(&["read_*".to_owned(), "\\*".to_owned()]);
-        assert!(set.is_match("read_a/b"));
-        assert!(set.is_match("*"));
-        assert!(!set.is_match("Read_a") && !set.is_match("xread_a") && !set.is_match("ab"));
+    fn patterns_are_refused_by_the_rules_they_are_matched_by() {
+        for good in ["read_*", "\\*", "{a,b}", "[!a]?", "\\re:x", "{a"] {
+            assert_eq!(pattern_problem(good), None, "{good}");
+        }
+        for (bad, why) in
+            [("", "empty"), ("re:^a$", "regular expressions"), ("[a", "not closed"), ("a\\", "escapes nothing")]
+        {
+            let problem = pattern_problem(bad).unwrap_or_default();
+            assert!(problem.contains(why), "{bad}: {problem}");
+        }
     }
 }

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use globset::GlobSet;
-
 use crate::ident::Secret;
+use crate::pattern::Pattern;
 
 /// What every child gets when we have it (I-11); nothing else but `pass_env` and the server's `env`.
 const PASSED: &[&str] = &[
@@ -94,14 +93,14 @@ impl Environment {
     }
 
     /// What of this environment every child sees (I-11), and the names that could not be handed on.
-    pub(super) fn for_children(&self, pass_env: &GlobSet) -> (BTreeMap<OsString, Secret>, Vec<String>) {
+    pub(super) fn for_children(&self, pass_env: &[Pattern]) -> (BTreeMap<OsString, Secret>, Vec<String>) {
         let mut passed = BTreeMap::new();
         let mut lost = Vec::new();
         for (name, value) in self.iter() {
             let text = name.to_string_lossy();
             let wanted = PASSED.contains(&&*text)
                 || PASSED_FAMILIES.iter().any(|family| text.starts_with(family))
-                || pass_env.is_match(&*text);
+                || pass_env.iter().any(|pattern| pattern.matches(&text));
             if !wanted {
                 continue;
             }
@@ -162,14 +161,13 @@ mod tests {
             "path",
         ];
         let environment: Environment = listed.iter().chain(&ours).map(|name| (*name, "x")).collect();
-        let (passed, lost) = environment.for_children(&GlobSet::empty());
+        let (passed, lost) = environment.for_children(&[]);
         let mut expected: Vec<_> = listed.iter().map(OsString::from).collect();
         expected.sort();
         assert_eq!(passed.into_keys().collect::<Vec<_>>(), expected);
         assert!(lost.is_empty());
 
-        let globs = super::super::check::globs(&["npm_config_*".to_owned()]);
-        let (passed, _) = environment.for_children(&globs);
+        let (passed, _) = environment.for_children(&[Pattern::new("npm_config_*").unwrap()]);
         assert_eq!(passed.len(), listed.len() + 1);
         assert!(passed.contains_key(OsStr::new("npm_config_registry")));
     }

@@ -40,7 +40,7 @@ pub(super) fn resolve(
     earlier: &[Fault],
 ) -> Resolved {
     let origins = Origins::of(layers);
-    let pass_env = check::globs(&file.gateway.pass_env);
+    let pass_env = check::patterns(&file.gateway.pass_env);
     let (inherited, lost) = environment.for_children(&pass_env);
     let mut notes: Vec<Note> = lost
         .into_iter()

@@ -151,11 +151,11 @@ impl Default for Timeouts {
     }
 }
 
-/// Patterns over names: `*` any text, `?` one character, `[ab]` one of these, `{a,b}` either.
+/// Patterns over names: `*` any text, `?` one character, `[ab]` one of these, `[!ab]` none of these.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Tools {
-    /// When given, only names that match one of these are visible.
+    /// When given, only names that match one of these are visible; an empty list shows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     /// Names that match one of these are hidden, whatever `allow` says.

@@ -127,10 +127,10 @@ pub struct Timeouts {
     pub call_max: Duration,
 }
 
-/// Allow and deny patterns over native names (anchored globs; deny wins; an empty allow list allows all).
+/// Allow and deny patterns over native names ([`crate::pattern`]); deny wins.
 #[derive(Clone, Debug, Default)]
 pub struct ItemFilter {
-    /// When not `None`, only what matches one of these is visible.
+    /// Absent: all are visible. Given: only what matches one of these, so an empty list shows nothing.
     pub allow: Option<Vec<String>>,
     /// What matches one of these is hidden.
     pub deny: Vec<String>,

@@ -3,9 +3,9 @@
 //! Knows no exposed name: renaming or a prefix can never move a rule to another target (N-15). Asked only
 //! through [`super::Policy`].
 
-use super::pattern::{Pattern, PatternError};
 use crate::config::settings::ItemFilter;
 use crate::ident::{Kind, ServerKey};
+use crate::pattern::{Pattern, PatternError};
 
 /// The compiled lists of one kind of one server. The default shows everything.
 #[derive(Clone, Debug, Default)]

@@ -6,11 +6,9 @@
 //! `gateway` for each call.
 
 mod allow;
-mod pattern;
 pub mod verdict;
 
 pub use allow::{ItemRules, RulesError};
-pub use pattern::{Pattern, PatternError};
 pub use verdict::{Permit, Reason, Refusal};
 
 use crate::config::settings::Settings;

@@ -1,4 +1,8 @@
-//! Patterns over native names: the only place that compiles and matches them.
+//! Patterns over names: the only place that compiles and matches them.
+//!
+//! Made by `config` when it checks what is written (allow and deny lists, `gateway.pass_env`) and by `policy`
+//! when it compiles its rules, so that what was accepted is what is matched. Deliberately knows not what the
+//! names are of.
 //!
 //! An anchored glob, case-sensitive, over the characters of the whole name: `*` is any run (also of `/`, since
 //! a native name is one segment however it looks), `?` one character, `[abc]`, `[a-z]` and `[!a]` sets, `\`
