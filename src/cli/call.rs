@@ -78,7 +78,7 @@ pub(super) fn request(name: &str, arguments: &str) -> Result<ToolCall, String> {
 }
 
 async fn call_and_show(args: &Args, call: ToolCall, gateway: &Gateway) -> anyhow::Result<Exit> {
-    let outcome = gateway.call_tool(call, Arc::new(Upward::default())).await;
+    let outcome = gateway.call_tool(&call, Arc::new(Upward::default())).await;
     match outcome {
         Ok(Outcome::Result(answer, spans)) => {
             let result = spans.whole.of(&answer.reply.line);

@@ -70,7 +70,7 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
     for (name, arguments) in [("notes__add", r#"{"text":"bought milk"}"#), ("clock__now", "{}")] {
         out::text(&format!("\n> {name} {arguments}"))?;
         let call = call::request(name, arguments).map_err(anyhow::Error::msg)?;
-        match gateway.call_tool(call, Arc::new(Upward::default())).await {
+        match gateway.call_tool(&call, Arc::new(Upward::default())).await {
             Ok(Outcome::Result(answer, spans)) => call::show_result(spans.whole.of(&answer.reply.line))?,
             Ok(Outcome::Error(..)) => anyhow::bail!("{name} answered with an error"),
             Err(failure) => anyhow::bail!("{}", failure.message),

@@ -25,7 +25,7 @@ pub enum Outcome {
 
 impl Gateway {
     /// Calls a tool by its exposed name. Dropping the future cancels the call.
-    pub async fn call_tool(&self, call: ToolCall, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+    pub async fn call_tool(&self, call: &ToolCall, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.name()).unwrap_or_default();
         let mut catalogue = self.lists.catalogue();
         if catalogue.resolve(&name).is_none() {
@@ -39,7 +39,7 @@ impl Gateway {
             // Everything that policy refuses today is hidden, and hidden is unknown.
             .map_err(|_| Failure::unknown_tool(&name))?;
         let server = &self.servers[route.server];
-        let answer = server.call_tool(permit, &call, &route.native_json, upward).await.map_err(|fault| {
+        let answer = server.call_tool(permit, call, &route.native_json, upward).await.map_err(|fault| {
             tracing::debug!(server = %server.key(), tool = &*route.native, %fault, "call failed");
             Failure::of_server(server.key(), &fault)
         })?;

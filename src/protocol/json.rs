@@ -48,11 +48,13 @@ pub struct Member {
 
 impl Member {
     /// Whether its key, escapes resolved, is `name`.
+    #[inline]
     pub fn is(&self, text: &[u8], name: &str) -> bool {
         key_is(self.key.of(text), self.escaped, name)
     }
 }
 
+#[inline]
 fn key_is(raw: &[u8], escaped: bool, name: &str) -> bool {
     if escaped { unescape(raw).is_some_and(|key| key == name) } else { raw == name.as_bytes() }
 }

@@ -148,6 +148,7 @@ pub fn own_id(raw: &[u8]) -> Option<u64> {
 pub struct Duplicate;
 
 /// The named outer members, the first of each, and whether one stands twice.
+#[inline]
 fn pick_outer<const N: usize>(text: &[u8], index: &Index, names: [&str; N]) -> ([Option<Part>; N], bool) {
     let mut found = [None; N];
     let mut twice = false;
@@ -162,6 +163,7 @@ fn pick_outer<const N: usize>(text: &[u8], index: &Index, names: [&str; N]) -> (
 
 /// The named members of the object that is `part`'s value, in the order of `names`, and how many others stand
 /// beside them.
+#[inline]
 pub fn pick<const N: usize>(
     text: &[u8],
     index: &Index,
@@ -182,6 +184,7 @@ pub struct Field {
 }
 
 /// [`pick`], with the places of the keys.
+#[inline]
 pub fn pick_fields<const N: usize>(
     text: &[u8],
     index: &Index,

@@ -342,7 +342,7 @@ impl Session {
         let upward = &running.upward;
         let token = call.progress_token().map(Bytes::copy_from_slice);
         let outcome = {
-            let calling = self.gateway.call_tool(call, Arc::clone(upward));
+            let calling = self.gateway.call_tool(&call, Arc::clone(upward));
             tokio::pin!(calling);
             loop {
                 tokio::select! {

@@ -43,21 +43,20 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
         gone.cancel();
     });
     let mut changes = session.gateway.changes();
-    {
-        let reading = read(&session, channel.reader);
-        tokio::pin!(reading);
-        loop {
-            tokio::select! {
-                () = &mut reading => break,
-                () = stop.cancelled() => break,
-                () = broken.cancelled() => break,
-                Ok(()) = changes.changed() => {
-                    let fingerprint = *changes.borrow_and_update();
-                    session.tools_changed(fingerprint);
-                }
+    // A task of its own, so that a line wakes nothing else.
+    let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));
+    loop {
+        tokio::select! {
+            _ = &mut reading => break,
+            () = stop.cancelled() => break,
+            () = broken.cancelled() => break,
+            Ok(()) = changes.changed() => {
+                let fingerprint = *changes.borrow_and_update();
+                session.tools_changed(fingerprint);
             }
         }
     }
+    reading.abort();
     let deadline = Instant::now() + GRACE;
     while session.is_busy() && timeout_at(deadline, session.freed.notified()).await.is_ok() {}
     session.end_listens();
@@ -75,7 +74,7 @@ impl Front {
     }
 }
 
-async fn read(session: &Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send + Unpin>) {
+async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send + Unpin>) {
     let mut lines = LineReader::new(stream, MAX_LINE);
     let mut index = Index::new();
     loop {
