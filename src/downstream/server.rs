@@ -354,7 +354,7 @@ impl Actor {
             }
             starts += 1;
             let began = Instant::now();
-            let (session, agreed) = match self.start().await {
+            let (mut session, agreed) = match self.start().await {
                 Ok(started) => started,
                 Err(_) if server.stop.is_cancelled() => break,
                 Err(why) => {
@@ -374,17 +374,17 @@ impl Actor {
             let lived = session.began.elapsed();
             match end {
                 End::Stop => {
-                    self.retire(session, *server.pace.get().unwrap_or(&Pace::CALM)).await;
+                    self.retire(&mut session, *server.pace.get().unwrap_or(&Pace::CALM)).await;
                     break;
                 }
                 End::Unused => {
                     server.publish(State::Idle);
-                    self.retire(session, Pace::CALM).await;
+                    self.retire(&mut session, Pace::CALM).await;
                     life.ended_well();
                     needed = false;
                 }
                 End::Gone => {
-                    let why = format!("it ended{}", self.retire(session, Pace::SWIFT).await);
+                    let why = format!("it ended{}", self.retire(&mut session, Pace::SWIFT).await);
                     tracing::warn!(server = %server.key, "{why}");
                     server.note_error(&why);
                     if useful && !busy {
@@ -464,7 +464,7 @@ impl Actor {
             None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
         session.connection.close(&why);
-        Err(format!("{why}{}", self.retire(session, pace).await))
+        Err(format!("{why}{}", self.retire(&mut session, pace).await))
     }
 
     /// Finds its era and shakes hands (PRB-1, PRB-2). The child is replaced when the probe killed it.
@@ -491,10 +491,9 @@ impl Actor {
                     }
                     Probe::Legacy(revision) => proposed = revision,
                     Probe::Died => {
-                        let fresh = self.open()?;
-                        let dead = std::mem::replace(session, fresh);
-                        dead.connection.close("the probe ended it");
-                        self.retire(dead, Pace::SWIFT).await;
+                        // No second process while the first lives.
+                        self.retire(session, Pace::SWIFT).await;
+                        *session = self.open()?;
                     }
                 }
             }
@@ -515,10 +514,9 @@ impl Actor {
     }
 
     /// Stops what is left of it; answers how it ended and what it printed last, safe to show.
-    async fn retire(&self, session: Session, pace: Pace) -> String {
-        let Session { connection, child, .. } = session;
-        connection.close("it is being stopped");
-        let Some(child) = child else { return String::new() };
+    async fn retire(&self, session: &mut Session, pace: Pace) -> String {
+        session.connection.close("it is being stopped");
+        let Some(child) = session.child.take() else { return String::new() };
         let stderr = child.stderr();
         let mut text = match child.stop(pace).await {
             Some(status) => format!(" ({status})"),
