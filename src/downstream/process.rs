@@ -51,6 +51,17 @@ pub(super) struct Child {
     group: Pid,
     guard: Arc<Guard>,
     stderr: Arc<StderrRing>,
+    /// Nobody of its group is left.
+    ended: bool,
+}
+
+impl Drop for Child {
+    /// Whoever has no time for [`Child::stop`] leaves no group behind; the runtime reaps the leader.
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = kill_process_group(self.group, Signal::KILL);
+        }
+    }
 }
 
 /// Starts a child and connects to its standard streams.
@@ -82,7 +93,7 @@ pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) ->
         let _ = rustix::pipe::fcntl_setpipe_size(stream, PIPE);
     }
     let channel = Channel::new(pipe::Receiver::from_owned_fd(stdout)?, pipe::Sender::from_owned_fd(stdin)?);
-    Ok((Child { process, group: pid, guard: Arc::clone(guard), stderr: ring }, channel))
+    Ok((Child { process, group: pid, guard: Arc::clone(guard), stderr: ring, ended: false }, channel))
 }
 
 impl Child {
@@ -128,6 +139,7 @@ impl Child {
         if alive {
             tracing::error!(pid = self.pid(), "a child is still there after KILL");
         } else {
+            self.ended = true;
             self.guard.remove(self.group);
         }
         status

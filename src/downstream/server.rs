@@ -354,12 +354,9 @@ impl Actor {
             }
             starts += 1;
             let began = Instant::now();
-            let started = tokio::select! {
-                started = self.start() => started,
-                () = server.stop.cancelled() => break,
-            };
-            let (session, agreed) = match started {
+            let (mut session, agreed) = match self.start().await {
                 Ok(started) => started,
+                Err(_) if server.stop.is_cancelled() => break,
                 Err(why) => {
                     tracing::warn!(server = %server.key, "could not be started: {why}");
                     server.note_error(&why);
@@ -377,17 +374,17 @@ impl Actor {
             let lived = session.began.elapsed();
             match end {
                 End::Stop => {
-                    self.retire(session, *server.pace.get().unwrap_or(&Pace::CALM)).await;
+                    self.retire(&mut session, *server.pace.get().unwrap_or(&Pace::CALM)).await;
                     break;
                 }
                 End::Unused => {
                     server.publish(State::Idle);
-                    self.retire(session, Pace::CALM).await;
+                    self.retire(&mut session, Pace::CALM).await;
                     life.ended_well();
                     needed = false;
                 }
                 End::Gone => {
-                    let why = format!("it ended{}", self.retire(session, Pace::SWIFT).await);
+                    let why = format!("it ended{}", self.retire(&mut session, Pace::SWIFT).await);
                     tracing::warn!(server = %server.key, "{why}");
                     server.note_error(&why);
                     if useful && !busy {
@@ -455,21 +452,25 @@ impl Actor {
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
 
-    /// Starts it and agrees on a revision, within the start deadline; an error is safe to show.
+    /// Starts it and agrees on a revision, within the start deadline; an error is safe to show. What was started and
+    /// is not handed on is stopped here, also when we stop meanwhile.
     async fn start(&self) -> Result<(Session, Agreed), String> {
-        let limit = self.server.settings.timeouts.start;
+        let server = &self.server;
+        let limit = server.settings.timeouts.start;
         let mut session = self.open()?;
-        let why = match timeout(limit, self.agree(&mut session, limit)).await {
-            Ok(Ok(agreed)) => {
+        let agreeing = timeout(limit, self.agree(&mut session, limit));
+        let (why, pace) = match server.stop.run_until_cancelled(agreeing).await {
+            Some(Ok(Ok(agreed))) => {
                 // Set once, here; a second start has a connection of its own.
                 let _ = session.connection.revision.set(agreed.revision);
                 return Ok((session, agreed));
             }
-            Ok(Err(why)) => why,
-            Err(_) => format!("it was not ready within {} s", limit.as_secs_f32()),
+            Some(Ok(Err(why))) => (why, Pace::SWIFT),
+            Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
+            None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
         session.connection.close(&why);
-        Err(format!("{why}{}", self.retire(session, Pace::SWIFT).await))
+        Err(format!("{why}{}", self.retire(&mut session, pace).await))
     }
 
     /// Finds its era and shakes hands (PRB-1, PRB-2). The child is replaced when the probe killed it.
@@ -496,10 +497,9 @@ impl Actor {
                     }
                     Probe::Legacy(revision) => proposed = revision,
                     Probe::Died => {
-                        let fresh = self.open()?;
-                        let dead = std::mem::replace(session, fresh);
-                        dead.connection.close("the probe ended it");
-                        self.retire(dead, Pace::SWIFT).await;
+                        // No second process while the first lives.
+                        self.retire(session, Pace::SWIFT).await;
+                        *session = self.open()?;
                     }
                 }
             }
@@ -520,10 +520,9 @@ impl Actor {
     }
 
     /// Stops what is left of it; answers how it ended and what it printed last, safe to show.
-    async fn retire(&self, session: Session, pace: Pace) -> String {
-        let Session { connection, child, .. } = session;
-        connection.close("it is being stopped");
-        let Some(child) = child else { return String::new() };
+    async fn retire(&self, session: &mut Session, pace: Pace) -> String {
+        session.connection.close("it is being stopped");
+        let Some(child) = session.child.take() else { return String::new() };
         let stderr = child.stderr();
         let mut text = match child.stop(pace).await {
             Some(status) => format!(" ({status})"),

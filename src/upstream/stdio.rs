@@ -70,7 +70,10 @@ impl Front {
         while self.session.is_busy() && timeout_at(deadline, self.session.freed.notified()).await.is_ok() {}
         self.session.outbox.close();
         // A host that reads no more must not keep us.
-        let _ = timeout_at(Instant::now() + GRACE, self.writing).await;
+        let mut writing = self.writing;
+        if timeout_at(Instant::now() + GRACE, &mut writing).await.is_err() {
+            writing.abort();
+        }
     }
 }
 

@@ -147,6 +147,7 @@ fn end_of_input_while_calls_run_and_servers_start() {
     let mut host = Setup::new()
         .server("a", json!({"tool_count": 1, "act": {"do": "never"}, "ignore_eof": true}))
         .server("slow", json!({"start_gate": "/nonexistent/gate", "ignore_term": true}))
+        .server("wrapped", json!({"start_gate": "/nonexistent/gate", "ignore_eof": true, "wrapper": true}))
         .server("probed", json!({"discover": "silent"}))
         .open(Era::Legacy);
     host.tools_count(1);
