@@ -34,6 +34,8 @@ const OUT_LIMIT: usize = 32 << 20;
 const IN_LIMIT: usize = 32 << 20;
 /// Requests that wait for answers, at most.
 const PENDING_LIMIT: usize = 4096;
+/// With so few requests on their way, a stream that stays open among them, the next is not likely to follow at once.
+const FEW: usize = 2;
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -127,7 +129,7 @@ impl Connection {
     pub(super) fn open(key: ServerKey, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
         let connection = Arc::new(Self {
             key,
-            outbox: Outbox::new(OUT_LIMIT),
+            outbox: Outbox::new(channel.writer, OUT_LIMIT),
             pending: Mutex::new(Pending {
                 slots: HashMap::default(),
                 closed: false,
@@ -144,10 +146,9 @@ impl Connection {
             asked: Notify::new(),
         });
         let writing = Arc::clone(&connection);
-        let writer = channel.writer;
         tasks.spawn(async move {
             // The outbox closes with the connection: its end closes the server's input.
-            let ended = writing.closed.run_until_cancelled(writing.outbox.write_to(writer)).await;
+            let ended = writing.closed.run_until_cancelled(writing.outbox.write()).await;
             if ended.is_some() {
                 writing.close("its input closed");
             }
@@ -267,6 +268,7 @@ impl Connection {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let few;
         {
             let mut pending = self.pending();
             if pending.closed {
@@ -278,19 +280,24 @@ impl Connection {
             let now = Instant::now();
             let slot = Slot { outcome: None, waker: None, upward: upward.clone(), began: now, touched: now, deadlines };
             pending.slots.insert(id, slot);
+            few = pending.slots.len() <= FEW;
             if deadlines.is_some() && !std::mem::replace(&mut pending.watched, true) {
                 self.asked.notify_one();
             }
         }
-        self.outbox.send(|out| {
-            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-            push_number(out, id);
-            out.extend_from_slice(b",\"method\":\"");
-            out.extend_from_slice(method.as_str().as_bytes());
-            out.extend_from_slice(b"\",\"params\":");
-            params(out, id);
-            out.push(b'}');
-        });
+        let mut message = self.outbox.message();
+        let out = message.bytes();
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        push_number(out, id);
+        out.extend_from_slice(b",\"method\":\"");
+        out.extend_from_slice(method.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"params\":");
+        params(out, id);
+        out.push(b'}');
+        if few {
+            message.alone();
+        }
+        drop(message);
         Ok(Waiting { connection: Arc::clone(self), id, upward, cancellable: true, done: false })
     }
 

@@ -66,9 +66,20 @@ impl ReplyTo {
 
     /// Writes the answer.
     pub(super) fn send(self, write: impl FnOnce(&mut Answering<'_>, &[u8])) {
+        self.send_alone(false, write);
+    }
+
+    /// Writes the answer, at once where no other is likely to follow soon.
+    pub(super) fn send_alone(self, alone: bool, write: impl FnOnce(&mut Answering<'_>, &[u8])) {
         let id = self.id;
         match &self.to {
-            To::Host(outbox) => write(&mut Answering::Host(outbox.message()), &id),
+            To::Host(outbox) => {
+                let mut message = outbox.message();
+                if alone {
+                    message.alone();
+                }
+                write(&mut Answering::Host(message), &id);
+            }
             To::Batch(batch) => {
                 let mut answer = Vec::new();
                 {

@@ -326,7 +326,7 @@ impl Session {
 
     fn answer_list(&self, reply: ReplyTo, revision: Revision, list: &ToolList) {
         self.state().listed = Some(list.fingerprint);
-        reply.send(|out, id| write::tools(out, id, revision, list));
+        reply.send_alone(self.running.len() <= 1, |out, id| write::tools(out, id, revision, list));
     }
 
     fn call(self: &Arc<Self>, call: ToolCall, revision: Revision, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
@@ -367,7 +367,7 @@ impl Session {
         reply.room().await;
         // Its id is free when the host reads the answer, so the place goes first (ENV-2).
         drop(running);
-        reply.send(|out, id| match &outcome {
+        reply.send_alone(self.running.is_empty(), |out, id| match &outcome {
             Ok(outcome) => write::outcome(out, id, revision, outcome),
             Err(failure) => write::failure(out, Some(id), failure),
         });

@@ -32,12 +32,12 @@ pub struct Front {
 /// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
 /// servers are stopped. Call [`Front::finish`] after that.
 pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
-    let outbox = Outbox::new(OUT_LIMIT);
+    let outbox = Outbox::new(channel.writer, OUT_LIMIT);
     let session = Session::new(gateway, outbox.clone(), tasks.clone());
     let broken = CancellationToken::new();
     let gone = broken.clone();
     let writing = tasks.spawn(async move {
-        if let Err(error) = outbox.write_to(channel.writer).await {
+        if let Err(error) = outbox.write().await {
             tracing::debug!(%error, "the host cannot be written to");
         }
         gone.cancel();
