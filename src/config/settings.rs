@@ -1,6 +1,6 @@
 //! What the other rooms see of the configuration: checked, resolved, free of file shapes.
 //!
-//! Made by [`super::load`]; knows nothing of files, layers or references. Outside `config` only this
+//! Made by [`super::load()`]; knows nothing of files, layers or references. Outside `config` only this
 //! module is used.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The server that the host sees: reads its messages, answers in the words of its revision.
 //!
 //! Both eras share one pipe: a request with the modern `_meta` keys is served statelessly, everything else belongs
-//! to the legacy session that `initialize` opened (VER-1, VER-3). [`stdio`] is the loop, [`session`] the requests
-//! that run, [`modern`] and [`legacy`] what is special to an era, [`write`] the answers.
+//! to the legacy session that `initialize` opened (VER-1, VER-3). [`stdio`] is the loop, `session` the requests
+//! that run, `modern` and `legacy` what is special to an era, `write` the answers.
 
 mod batch;
 mod convert;

@@ -1,0 +1,193 @@
+//! A scripted peer: what a host or a server says is written by the test, line by line.
+//!
+//! Knows the protocol only as far as its helpers shorten tests. Reading never hangs: the clock is paused, so an hour
+//! without a message is over at once and fails the test.
+
+use std::time::Duration;
+
+use onegate::transport::Channel;
+use onegate::transport::line::{Frame, LineReader, MAX_LINE};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Longest wait for a message.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// One end of a connection.
+pub(crate) struct End {
+    pub(crate) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl End {
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { lines: LineReader::new(channel.reader, MAX_LINE), writer: channel.writer }
+    }
+
+    /// The next message; `None` when the other side has closed.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        let frame = timeout(LONGEST, self.lines.next()).await.expect("nothing came within an hour").unwrap()?;
+        match frame {
+            Frame::Line(line) => Some(serde_json::from_slice(&line).unwrap()),
+            Frame::TooLong { length, .. } => panic!("a line of {length} bytes"),
+        }
+    }
+
+    /// The next message, of this method.
+    pub(crate) async fn expect(&mut self, method: &str) -> Value {
+        let message = self.next().await.expect("it closed");
+        assert_eq!(message["method"], method, "{message}");
+        message
+    }
+
+    /// The next message, which answers `id`.
+    pub(crate) async fn answer(&mut self, id: impl Into<Value>) -> Value {
+        let message = self.next().await.expect("it closed");
+        assert_eq!(message.get("id"), Some(&id.into()), "{message}");
+        assert!(message.get("method").is_none(), "{message}");
+        message
+    }
+
+    /// Nothing comes for this long.
+    pub(crate) async fn quiet(&mut self, time: Duration) {
+        if let Ok(frame) = timeout(time, self.lines.next()).await {
+            match frame.unwrap() {
+                Some(Frame::Line(line)) => panic!("unexpected: {}", String::from_utf8_lossy(&line)),
+                other => panic!("unexpected: {other:?}"),
+            }
+        }
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        self.writer.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Writes a message.
+    pub(crate) async fn say(&mut self, message: Value) {
+        self.raw(format!("{message}\n")).await;
+    }
+
+    /// Asks.
+    pub(crate) async fn ask(&mut self, id: impl Into<Value>, method: &str, params: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})).await;
+    }
+
+    /// Tells.
+    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
+        self.say(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    /// Answers a request with a result.
+    pub(crate) async fn result(&mut self, request: &Value, result: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+    }
+
+    /// Answers a request with an error.
+    pub(crate) async fn error(&mut self, request: &Value, code: i64) {
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}})).await;
+    }
+
+    // As a host.
+
+    /// Opens a legacy session.
+    pub(crate) async fn open(&mut self, revision: &str) {
+        let params =
+            json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        self.ask("open", "initialize", params).await;
+        let answer = self.answer("open").await;
+        assert_eq!(answer["result"]["protocolVersion"], revision, "{answer}");
+        self.tell("notifications/initialized", json!({})).await;
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(&mut self, id: impl Into<Value>, name: &str) {
+        self.ask(id, "tools/call", json!({"name": name, "arguments": {}})).await;
+    }
+
+    /// The names in a list, which is asked for now and answered next.
+    pub(crate) async fn list(&mut self) -> Vec<String> {
+        self.ask("list", "tools/list", json!({})).await;
+        names(&self.answer("list").await)
+    }
+
+    // As a server.
+
+    /// Plays a legacy server up to its first list, with `server/discover` refused.
+    pub(crate) async fn legacy(&mut self, tools: &[&str]) {
+        let probe = self.expect("server/discover").await;
+        self.error(&probe, -32601).await;
+        self.initialized().await;
+        self.listed(tools).await;
+    }
+
+    /// Answers `initialize`.
+    pub(crate) async fn initialized(&mut self) {
+        let opening = self.expect("initialize").await;
+        let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+            "serverInfo": {"name": "t", "version": "0"}});
+        self.result(&opening, result).await;
+        self.expect("notifications/initialized").await;
+    }
+
+    /// Answers the list that is asked for now.
+    pub(crate) async fn listed(&mut self, tools: &[&str]) {
+        let asked = self.expect("tools/list").await;
+        self.result(&asked, list_of(tools)).await;
+    }
+
+    /// Plays a modern server up to its first list; answers with the request of the stream that is opened to it.
+    pub(crate) async fn modern(&mut self, tools: &[&str]) -> Value {
+        let probe = self.expect("server/discover").await;
+        let result = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+        self.result(&probe, result).await;
+        let mut listen = None;
+        // The two come in no order.
+        for _ in 0..2 {
+            let asked = self.next().await.unwrap();
+            if asked["method"] == "tools/list" {
+                self.result(&asked, list_of(tools)).await;
+            } else {
+                assert_eq!(asked["method"], "subscriptions/listen", "{asked}");
+                listen = Some(asked);
+            }
+        }
+        listen.unwrap()
+    }
+}
+
+/// The names of a list answer.
+pub(crate) fn names(answer: &Value) -> Vec<String> {
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("no list: {answer}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A list result of either era.
+pub(crate) fn list_of(tools: &[&str]) -> Value {
+    let tools: Vec<_> = tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
+    json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+}
+
+/// A call's result of either era.
+pub(crate) fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "resultType": "complete"})
+}
+
+/// The text of an answer to a call.
+pub(crate) fn text_of(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}"))
+}
+
+/// The params of a modern request.
+pub(crate) fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    params
+}
+
+/// The params of a cancellation.
+pub(crate) fn cancelled(id: impl Into<Value>) -> Value {
+    json!({"requestId": id.into()})
+}

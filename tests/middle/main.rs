@@ -1,0 +1,17 @@
+//! The middle boundary: the real gateway between scripted hosts and scripted servers, all in memory, on a clock that
+//! is paused and jumps to whatever is waited for next.
+//!
+//! What takes minutes, or must be exact to the tick, or needs a storm, is tested here; what needs processes is in
+//! `tests/it`. `world.rs` builds the gateway, `end.rs` is a peer on either side.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
+
+mod bounds;
+mod calls;
+mod cancel;
+mod end;
+mod hosts;
+mod life;
+mod lists;
+mod progress;
+mod streams;
+mod world;

@@ -1,0 +1,148 @@
+//! The gateway under test, with servers that are ends of connections in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onegate::config::settings::{
+    EraChoice, GatewaySettings, ItemFilter, Launch, LogFormat, ServerSettings, Settings, Start, TelemetrySettings,
+    Timeouts,
+};
+use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
+use onegate::ident::ServerKey;
+use onegate::transport::Channel;
+use onegate::upstream::stdio;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::end::End;
+
+/// Timers are this exact: the gateway looks at its deadlines every 50 ms.
+pub(crate) const TICK: Duration = Duration::from_millis(60);
+
+/// A gateway and all that runs for it.
+pub(crate) struct World {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    links: HashMap<String, mpsc::Receiver<End>>,
+}
+
+/// Gives the far end of each link to the test.
+struct Memory(HashMap<String, mpsc::Sender<End>>);
+
+impl Connect for Memory {
+    fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
+        let (ours, theirs) = Channel::pair();
+        let sender = self.0.get(server.key.as_str()).ok_or("no such server")?;
+        sender.try_send(End::new(theirs)).map_err(|_| "nobody accepts".to_owned())?;
+        Ok(Link::channel(ours))
+    }
+}
+
+/// A server with the defaults of the configuration.
+pub(crate) fn server(key: &str) -> ServerSettings {
+    let launch = Launch {
+        program: PathBuf::from("none"),
+        command: "none".into(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        cwd: None,
+        identity: key.into(),
+    };
+    ServerSettings {
+        key: ServerKey::new(key).unwrap(),
+        title: None,
+        launch: Ok(launch),
+        start: Start::Lazy,
+        era: EraChoice::Auto,
+        prefix: key.into(),
+        idle_stop: Some(Duration::from_secs(600)),
+        timeouts: Timeouts {
+            start: Duration::from_secs(60),
+            probe: Duration::from_secs(3),
+            call: Duration::from_secs(60),
+            call_max: Duration::from_secs(900),
+        },
+        tools: ItemFilter::default(),
+    }
+}
+
+impl World {
+    /// Starts a gateway with these servers.
+    pub(crate) fn new(mut servers: Vec<ServerSettings>) -> Self {
+        servers.sort_by(|a, b| a.key.cmp(&b.key));
+        let (senders, links) = servers
+            .iter()
+            .map(|server| {
+                let (sender, receiver) = mpsc::channel(64);
+                let key = server.key.as_str().to_owned();
+                ((key.clone(), sender), (key, receiver))
+            })
+            .unzip();
+        let settings = Settings {
+            gateway: GatewaySettings { instructions: None, name_budget: 45, state: PathBuf::from("none") },
+            servers,
+            telemetry: TelemetrySettings { log: "off".into(), format: LogFormat::Pretty },
+        };
+        let tasks = TaskTracker::new();
+        let gateway = Gateway::start(settings, Arc::new(Memory(senders)), &EraMemory::none(), &tasks).unwrap();
+        Self { gateway, tasks, stop: CancellationToken::new(), links }
+    }
+
+    /// The next link that is opened to a server.
+    pub(crate) async fn accept(&mut self, key: &str) -> End {
+        let waiting = self.links.get_mut(key).unwrap().recv();
+        tokio::time::timeout(Duration::from_secs(3600), waiting).await.expect("not started within an hour").unwrap()
+    }
+
+    /// Whether a link waits to be accepted.
+    pub(crate) fn is_started(&self, key: &str) -> bool {
+        !self.links[key].is_empty()
+    }
+
+    /// A host in front; it is served until it leaves or the world stops.
+    pub(crate) fn host(&self) -> End {
+        let (ours, theirs) = Channel::pair();
+        let (gateway, stop, tasks) = (Arc::clone(&self.gateway), self.stop.clone(), self.tasks.clone());
+        self.tasks.spawn(async move { stdio::serve(gateway, ours, &stop, &tasks).await.finish().await });
+        End::new(theirs)
+    }
+
+    /// Stops all; everything that the gateway started must end.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.gateway.stop(Pace::SWIFT);
+        self.tasks.close();
+        tokio::time::timeout(Duration::from_secs(10), self.tasks.wait()).await.expect("a task has no end");
+    }
+}
+
+/// One legacy server `a` with a tool `t`, and a host in a legacy session that has listed it.
+pub(crate) async fn pair() -> (World, End, End) {
+    pair_with(server("a")).await
+}
+
+/// The same with other settings of the server.
+pub(crate) async fn pair_with(settings: ServerSettings) -> (World, End, End) {
+    let key = settings.key.as_str().to_owned();
+    let mut world = World::new(vec![settings]);
+    let mut host = world.host();
+    let mut server = world.accept(&key).await;
+    server.legacy(&["t"]).await;
+    host.open("2025-11-25").await;
+    assert_eq!(host.list().await, [format!("{key}__t")]);
+    // The change from nothing to this list has been told, or need not be.
+    host.quiet(Duration::from_secs(2)).await;
+    (world, host, server)
+}
+
+/// The time since `start` is `expected`, and a tick at most beyond it.
+#[track_caller]
+pub(crate) fn took(start: Instant, expected: Duration) {
+    let elapsed = start.elapsed();
+    assert!(elapsed >= expected && elapsed <= expected + TICK, "{elapsed:?} instead of {expected:?}");
+}
