@@ -239,7 +239,8 @@ impl Server {
     ) -> Result<Answer, Fault> {
         let connection = match self.open_connection() {
             Some(connection) => connection,
-            None => self.wait_for_connection().await?,
+            // Rare and large: on the heap, so that every call is not as large as the rarest.
+            None => Box::pin(self.wait_for_connection()).await?,
         };
         let wants_progress = call.progress_token().is_some();
         let modern = connection.modern();

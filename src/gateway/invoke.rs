@@ -29,7 +29,8 @@ impl Gateway {
         let name = json::text_of(call.name()).unwrap_or_default();
         let mut catalogue = self.lists.catalogue();
         if catalogue.resolve(&name).is_none() {
-            self.wait_for_owner(&name).await;
+            // Rare and large: on the heap, so that every call is not as large as the rarest.
+            Box::pin(self.wait_for_owner(&name)).await;
             catalogue = self.lists.catalogue();
         }
         let route = catalogue.resolve(&name).ok_or_else(|| Failure::unknown_tool(&name))?;

@@ -7,6 +7,7 @@
 //! for shape only, so lone surrogates pass as they came.
 
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// Deepest nesting of a whole message (OBS-3).
@@ -156,7 +157,7 @@ impl Index {
         'value: loop {
             // A value begins at `at`.
             match text.get(at) {
-                Some(b'"') => at = string(text, at)?.0,
+                Some(b'"') => at = string(text, at, &mut false).ok_or(at)?.get(),
                 Some(&opening @ (b'{' | b'[')) => {
                     self.stack.push(opening);
                     deepest = deepest.max(self.stack.len());
@@ -213,7 +214,8 @@ impl Index {
         if text.get(at) != Some(&b'"') {
             return Err(at);
         }
-        let (end, escaped) = string(text, at)?;
+        let mut escaped = false;
+        let end = string(text, at, &mut escaped).ok_or(at)?.get();
         let colon = skip_space(text, end);
         if text.get(colon) != Some(&b':') {
             return Err(colon);
@@ -292,33 +294,28 @@ fn skip_plain(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Reads a string that opens at `at`; answers one past its closing quote, and whether it has escapes.
-#[inline]
-fn string(text: &[u8], at: usize) -> Result<(usize, bool), usize> {
+/// Reads a string that opens at `at`; answers one past its closing quote, and notes whether it has escapes.
+fn string(text: &[u8], at: usize, escaped: &mut bool) -> Option<NonZeroUsize> {
     let mut at = at + 1;
-    let mut escaped = false;
     loop {
         at = skip_plain(text, at);
         match text.get(at) {
-            Some(b'"') => return Ok((at + 1, escaped)),
+            Some(b'"') => return NonZeroUsize::new(at + 1),
             Some(b'\\') => {
-                escaped = true;
+                *escaped = true;
                 at = escape(text, at)?;
             }
-            _ => return Err(at),
+            _ => return None,
         }
     }
 }
 
-/// Reads an escape; answers what follows it.
-fn escape(text: &[u8], at: usize) -> Result<usize, usize> {
-    match text.get(at + 1) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
-        Some(b'u') => match text.get(at + 2..at + 6) {
-            Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => Ok(at + 6),
-            _ => Err(at),
-        },
-        _ => Err(at),
+/// Reads an escape; answers where the text goes on.
+fn escape(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at + 1)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 2),
+        b'u' => text.get(at + 2..at + 6)?.iter().all(u8::is_ascii_hexdigit).then_some(at + 6),
+        _ => None,
     }
 }
 
