@@ -355,7 +355,7 @@ fn measure(schema: &[u8]) -> Result<Measured, Fault> {
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => {
-                at = string_end(schema, at);
+                at = json::string_end(schema, at) - 1;
                 let raw = schema.get(start..=at).unwrap_or_default();
                 let behind = schema.get(at + 1..).unwrap_or_default();
                 let is_key = behind.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
@@ -400,19 +400,6 @@ fn measure(schema: &[u8]) -> Result<Measured, Fault> {
     } else {
         Ok(measured)
     }
-}
-
-/// The closing quote of the string that opens at `at`.
-fn string_end(text: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
-    while let Some(offset) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        at += offset;
-        if text[at] == b'"' {
-            return at;
-        }
-        at += 2;
-    }
-    text.len()
 }
 
 #[cfg(test)]

@@ -20,12 +20,10 @@ use tokio_util::task::TaskTracker;
 use super::guard::Guard;
 use super::tree;
 use crate::config::settings::Launch;
-use crate::transport::Channel;
+use crate::transport::{Channel, PIPE};
 
 /// What is kept of a child's stderr (D-27).
 const RING: usize = 64 << 10;
-/// The kernel's buffer of a child's pipes: fewer wake-ups for long answers.
-const PIPE: usize = 256 << 10;
 /// Between two looks at a group that should be gone.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -89,7 +87,7 @@ pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) ->
     tasks.spawn(Arc::clone(&ring).drain(stderr));
     let (stdin, stdout) = (stdin.into_owned_fd()?, stdout.into_owned_fd()?);
     for stream in [&stdin, &stdout] {
-        // A smaller buffer works as well.
+        // Fewer wake-ups for long answers; a smaller buffer works as well.
         let _ = rustix::pipe::fcntl_setpipe_size(stream, PIPE);
     }
     let channel = Channel::new(pipe::Receiver::from_owned_fd(stdout)?, pipe::Sender::from_owned_fd(stdin)?);

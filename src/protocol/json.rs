@@ -370,51 +370,40 @@ pub fn push_string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// One past the closing quote of a string that opens at `at` in text that was validated before.
-fn string_end(text: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
-    while let Some(stop) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
-        at += stop + 1;
-        if text[at - 1] == b'"' {
-            return at;
-        }
-        at += 1;
-    }
-    text.len()
+pub fn string_end(text: &[u8], at: usize) -> usize {
+    string(text, at, &mut false).map_or(text.len(), NonZeroUsize::get)
 }
 
 /// One past the end of the value that begins at `at` in text that was validated before.
 fn value_end(text: &[u8], mut at: usize) -> usize {
-    let mut depth = 0usize;
-    loop {
-        match text.get(at) {
-            Some(b'"') => at = string_end(text, at),
-            Some(b'{' | b'[') => {
-                depth += 1;
-                at += 1;
-                continue;
-            }
-            Some(b'}' | b']') => {
-                depth = depth.saturating_sub(1);
-                at += 1;
-            }
-            Some(b',' | b':' | b' ' | b'\t' | b'\n' | b'\r') => {
-                at += 1;
-                continue;
-            }
-            Some(_) => {
-                while text
-                    .get(at)
-                    .is_some_and(|b| !matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' | b':'))
-                {
-                    at += 1;
-                }
-            }
-            None => return text.len(),
-        }
-        if depth == 0 {
-            return at;
+    match text.get(at) {
+        Some(b'"') => return string_end(text, at),
+        Some(b'{' | b'[') => at += 1,
+        _ => {
+            let scalar = text.get(at..).unwrap_or_default();
+            return at
+                + scalar
+                    .iter()
+                    .take_while(|byte| !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'))
+                    .count();
         }
     }
+    let mut depth = 1usize;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = string_end(text, at - 1),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// A member of an object, found by [`members`].

@@ -15,6 +15,8 @@ pub const MAX_LINE: usize = 16 << 20;
 const ENDS: usize = 4096;
 /// How much is asked of the stream at a time, at least.
 const READ: usize = 64 << 10;
+/// The longest line that room is made for before it is there.
+const MAX_EXPECTED: usize = 4 << 20;
 /// A buffer larger than this is not kept for the next line.
 const KEEP: usize = 4 * READ;
 
@@ -42,13 +44,15 @@ pub struct LineReader<R> {
     searched: usize,
     limit: usize,
     too_long: Option<(Bytes, u64)>,
+    /// The length of the last line that did not fit at once: the next of its kind gets room in one step.
+    last_long: usize,
     ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads from `stream`; lines past `limit` bytes are [`Frame::TooLong`].
     pub fn new(stream: R, limit: usize) -> Self {
-        Self { stream, buffer: BytesMut::new(), searched: 0, limit, too_long: None, ended: false }
+        Self { stream, buffer: BytesMut::new(), searched: 0, limit, too_long: None, last_long: 0, ended: false }
     }
 
     /// The next line that is not blank; `None` at the end of the stream. A last line without its newline counts.
@@ -82,6 +86,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             };
             let mut line = self.buffer.split_to(self.searched + newline + 1).freeze();
             self.searched = 0;
+            if line.len() > READ {
+                self.last_long = line.len();
+            }
             line.truncate(line.len() - 1);
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);
@@ -121,8 +128,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if unread == 0 && self.buffer.capacity() > KEEP {
                 self.buffer = BytesMut::new();
             }
-            // Doubling, so that a long line is copied once on average.
-            self.buffer.reserve(READ.max(unread));
+            // Doubling, so that a long line is copied once on average; not at all when it is as long as the last.
+            let expected = if unread >= READ / 2 { self.last_long.min(MAX_EXPECTED) } else { 0 };
+            self.buffer.reserve(READ.max(unread).max(expected.saturating_sub(unread)));
         }
     }
 }

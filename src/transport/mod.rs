@@ -10,3 +10,6 @@ pub mod standard;
 pub mod upward;
 
 pub use channel::Channel;
+
+/// The kernel's buffer that we ask for on pipes.
+pub const PIPE: usize = 256 << 10;

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use super::Channel;
+use super::{Channel, PIPE};
 
 /// Standard input and output as a channel, and what restores them when dropped.
 pub fn host() -> io::Result<(Channel, Restore)> {
@@ -75,6 +75,8 @@ fn writer(restore: &mut Restore) -> io::Result<Box<dyn AsyncWrite + Send + Unpin
     let stream = io::stdout().as_fd().try_clone_to_owned()?;
     let kind = kind(&stream);
     if kind == FileType::Fifo {
+        // Fewer wake-ups for long answers; a smaller buffer works as well.
+        let _ = rustix::pipe::fcntl_setpipe_size(&stream, PIPE);
         if let Ok(anew) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
             return Ok(Box::new(anew));
         }
