@@ -129,14 +129,18 @@ impl Index {
         self.stack.clear();
         self.stack.shrink_to(4096);
         self.root = Root::Other;
-        let deepest = match self.scan(text) {
+        let mut strings = Strings::default();
+        let deepest = match self.scan(text, &mut strings) {
             Ok(deepest) => deepest,
             Err(at) => {
                 self.members.retain(|m| m.value.end != 0);
                 return Err(Malformed::Syntax(at));
             }
         };
-        if let Err(error) = std::str::from_utf8(text) {
+        // Only strings may hold anything else than ASCII.
+        if !strings.are_ascii()
+            && let Err(error) = std::str::from_utf8(text)
+        {
             return Err(Malformed::Utf8(error.valid_up_to()));
         }
         if deepest > MAX_DEPTH { Err(Malformed::TooDeep(deepest)) } else { Ok(()) }
@@ -144,7 +148,7 @@ impl Index {
 
     /// The grammar, iteratively: the stack holds the opening byte of each container around the position.
     /// Answers the deepest nesting, or where the text stops being JSON.
-    fn scan(&mut self, text: &[u8]) -> Result<usize, usize> {
+    fn scan(&mut self, text: &[u8], strings: &mut Strings) -> Result<usize, usize> {
         let mut at = skip_space(text, 0);
         let mut deepest = 0;
         // The members whose values are being read, at the first and the second level.
@@ -157,7 +161,7 @@ impl Index {
         'value: loop {
             // A value begins at `at`.
             match text.get(at) {
-                Some(b'"') => at = string(text, at, &mut false).ok_or(at)?.get(),
+                Some(b'"') => at = string(text, at, strings).ok_or(at)?.get(),
                 Some(&opening @ (b'{' | b'[')) => {
                     self.stack.push(opening);
                     deepest = deepest.max(self.stack.len());
@@ -168,7 +172,7 @@ impl Index {
                         at += 1;
                     } else {
                         if opening == b'{' {
-                            at = self.key(text, at, &mut open)?;
+                            at = self.key(text, at, &mut open, strings)?;
                         }
                         continue 'value;
                     }
@@ -190,7 +194,7 @@ impl Index {
                 match (inside, text.get(at)) {
                     (Some(b'{'), Some(b',')) => {
                         at = skip_space(text, at + 1);
-                        at = self.key(text, at, &mut open)?;
+                        at = self.key(text, at, &mut open, strings)?;
                         continue 'value;
                     }
                     (Some(b'['), Some(b',')) => {
@@ -210,12 +214,12 @@ impl Index {
 
     /// Reads a key and its colon; answers where the value begins.
     #[inline]
-    fn key(&mut self, text: &[u8], at: usize, open: &mut [usize; 2]) -> Result<usize, usize> {
+    fn key(&mut self, text: &[u8], at: usize, open: &mut [usize; 2], strings: &mut Strings) -> Result<usize, usize> {
         if text.get(at) != Some(&b'"') {
             return Err(at);
         }
-        let mut escaped = false;
-        let end = string(text, at, &mut escaped).ok_or(at)?.get();
+        strings.escaped = false;
+        let end = string(text, at, strings).ok_or(at)?.get();
         let colon = skip_space(text, end);
         if text.get(colon) != Some(&b':') {
             return Err(colon);
@@ -227,7 +231,7 @@ impl Index {
                 key: Span { start: at as u32 + 1, end: end as u32 - 1 },
                 value: Span { start: value as u32, end: 0 },
                 parent: (depth == 2).then_some(open[0] as u32),
-                escaped,
+                escaped: strings.escaped,
             };
             open[depth - 1] = self.members.len();
             self.members.push(member);
@@ -243,6 +247,21 @@ fn skip_space(text: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// What is noted while strings are read.
+#[derive(Default)]
+struct Strings {
+    /// One had escapes.
+    escaped: bool,
+    /// All bytes of all strings, and some beside them, as if laid over each other.
+    bits: u64,
+}
+
+impl Strings {
+    fn are_ascii(&self) -> bool {
+        self.bits & 0x8080_8080_8080_8080 == 0
+    }
 }
 
 /// 1 when a string's reader must stop at this byte.
@@ -265,22 +284,26 @@ const fn stops(word: u64) -> u64 {
 
 /// The first special byte at or after `at`. Word by word for short strings; for long ones by blocks whose inner
 /// loop has no branch, so that it compiles to vector instructions.
-fn skip_plain(text: &[u8], mut at: usize) -> usize {
+fn skip_plain(text: &[u8], mut at: usize, strings: &mut Strings) -> usize {
     const WORD: usize = 8;
     const BLOCK: usize = 64;
     let short = at + BLOCK;
     while let Some(word) = text[at..].first_chunk::<WORD>() {
-        let stops = stops(u64::from_le_bytes(*word));
+        let word = u64::from_le_bytes(*word);
+        strings.bits |= word;
+        let stops = stops(word);
         if stops != 0 {
             return at + stops.trailing_zeros() as usize / 8;
         }
         at += WORD;
         if at == short {
             for block in text[at..].as_chunks::<BLOCK>().0 {
-                let mut hit = 0;
+                let (mut hit, mut bits) = (0, 0);
                 for &byte in block {
                     hit |= special(byte);
+                    bits |= byte;
                 }
+                strings.bits |= u64::from(bits);
                 if hit != 0 {
                     break;
                 }
@@ -288,21 +311,22 @@ fn skip_plain(text: &[u8], mut at: usize) -> usize {
             }
         }
     }
-    while text.get(at).is_some_and(|&byte| special(byte) == 0) {
+    while let Some(&byte) = text.get(at).filter(|&&byte| special(byte) == 0) {
+        strings.bits |= u64::from(byte);
         at += 1;
     }
     at
 }
 
-/// Reads a string that opens at `at`; answers one past its closing quote, and notes whether it has escapes.
-fn string(text: &[u8], at: usize, escaped: &mut bool) -> Option<NonZeroUsize> {
+/// Reads a string that opens at `at`; answers one past its closing quote.
+fn string(text: &[u8], at: usize, strings: &mut Strings) -> Option<NonZeroUsize> {
     let mut at = at + 1;
     loop {
-        at = skip_plain(text, at);
+        at = skip_plain(text, at, strings);
         match text.get(at) {
             Some(b'"') => return NonZeroUsize::new(at + 1),
             Some(b'\\') => {
-                *escaped = true;
+                strings.escaped = true;
                 at = escape(text, at)?;
             }
             _ => return None,
@@ -371,7 +395,7 @@ pub fn push_string(out: &mut Vec<u8>, text: &str) {
 
 /// One past the closing quote of a string that opens at `at` in text that was validated before.
 pub fn string_end(text: &[u8], at: usize) -> usize {
-    string(text, at, &mut false).map_or(text.len(), NonZeroUsize::get)
+    string(text, at, &mut Strings::default()).map_or(text.len(), NonZeroUsize::get)
 }
 
 /// One past the end of the value that begins at `at` in text that was validated before.

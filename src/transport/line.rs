@@ -125,12 +125,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         let unread = self.buffer.len();
         if self.buffer.capacity() - unread < READ / 8 {
-            if unread == 0 && self.buffer.capacity() > KEEP {
-                self.buffer = BytesMut::new();
-            }
             // Doubling, so that a long line is copied once on average; not at all when it is as long as the last.
-            let expected = if unread >= READ / 2 { self.last_long.min(MAX_EXPECTED) } else { 0 };
-            self.buffer.reserve(READ.max(unread).max(expected.saturating_sub(unread)));
+            let expected = if unread >= READ / 2 { self.last_long.min(MAX_EXPECTED) + READ } else { 0 };
+            // A fresh buffer, because `reserve` may copy lines that were given away long ago along with what is unread.
+            let mut fresh = BytesMut::with_capacity((unread + READ.max(unread)).max(expected));
+            fresh.extend_from_slice(&self.buffer);
+            self.buffer = fresh;
         }
     }
 }
