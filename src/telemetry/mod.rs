@@ -2,3 +2,4 @@
 
 pub mod fields;
 pub mod log;
+mod stderr;
