@@ -5,7 +5,7 @@
 
 use std::io;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Longest line in either direction.
@@ -19,6 +19,8 @@ const READ: usize = 64 << 10;
 const MAX_EXPECTED: usize = 4 << 20;
 /// A buffer larger than this is not kept for the next line.
 const KEEP: usize = 4 * READ;
+/// After so many lines others get their turn: a peer that floods us must not hold up the rest.
+const TURN: u32 = 64;
 
 /// What stands between two newlines.
 #[derive(Debug)]
@@ -46,21 +48,43 @@ pub struct LineReader<R> {
     too_long: Option<(Bytes, u64)>,
     /// The length of the last line that did not fit at once: the next of its kind gets room in one step.
     last_long: usize,
+    /// Nothing was given out yet.
+    fresh: bool,
+    /// Lines given out since others had their turn.
+    in_a_row: u32,
     ended: bool,
 }
+
+/// Some runtimes write it before everything, though JSON has none.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Reads from `stream`; lines past `limit` bytes are [`Frame::TooLong`].
     pub fn new(stream: R, limit: usize) -> Self {
-        Self { stream, buffer: BytesMut::new(), searched: 0, limit, too_long: None, last_long: 0, ended: false }
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            searched: 0,
+            limit,
+            too_long: None,
+            last_long: 0,
+            fresh: true,
+            in_a_row: 0,
+            ended: false,
+        }
     }
 
     /// The next line that is not blank; `None` at the end of the stream. A last line without its newline counts.
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
+        if self.in_a_row == TURN {
+            self.in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
         loop {
             if let Some(frame) = self.buffered() {
+                self.in_a_row += 1;
                 return Ok(Some(frame));
             }
             if self.ended {
@@ -101,6 +125,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 let head = Bytes::copy_from_slice(&line[..ENDS.min(line.len())]);
                 let tail = Bytes::copy_from_slice(&line[line.len().saturating_sub(ENDS)..]);
                 return Some(Frame::TooLong { head, tail, length: line.len() as u64 });
+            }
+            if std::mem::take(&mut self.fresh) && line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
                 return Some(Frame::Line(line));
@@ -188,6 +215,31 @@ mod tests {
         let text = "{\"a\":\"é漢😀\"}\r\n\n  \nlast";
         let seen = lines(frames(text.bytes().map(|b| vec![b]).collect(), 100));
         assert_eq!(seen, ["{\"a\":\"é漢😀\"}".as_bytes().to_vec(), b"last".to_vec()]);
+    }
+
+    #[test]
+    fn who_floods_does_not_hold_up_others() {
+        let mut reader = LineReader::new(std::io::Cursor::new(b"{}\n".repeat(10_000)), 100);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async move {
+            let turns = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let counted = std::sync::Arc::clone(&turns);
+            let other = tokio_util::task::TaskTracker::new().spawn(async move {
+                loop {
+                    counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+            while reader.next().await.unwrap().is_some() {}
+            other.abort();
+            assert!(turns.load(std::sync::atomic::Ordering::Relaxed) > 100);
+        });
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let seen = lines(frames(vec!["\u{feff}{}\n\u{feff}x".as_bytes().to_vec()], 100));
+        assert_eq!(seen, [b"{}".to_vec(), "\u{feff}x".as_bytes().to_vec()]);
     }
 
     #[test]
