@@ -74,7 +74,9 @@ impl ToolCall {
             return Err(BadCall::Meta);
         }
         let call = Self { line: line.clone(), params: params.span, name, arguments, meta, others: others > 0 };
-        match call.progress_token() {
+        let keys = meta.map(|meta| RequestMeta::read(meta.of(line))).unwrap_or_default();
+        match keys.progress_token {
+            _ if keys.twice => Err(BadCall::Duplicate),
             Some([b'"' | b'-' | b'0'..=b'9', ..]) | None => Ok(call),
             Some(_) => Err(BadCall::Token),
         }

@@ -93,7 +93,7 @@ impl Message {
         let legal = id.and_then(|part| legal_id(text, part.span));
         let refuse = |why| Err(NoMessage { id: legal, why });
         if let Err(malformed) = well_formed {
-            return refuse(Why::Malformed(malformed));
+            return Err(NoMessage { id: legal.filter(|id| is_whole(text, *id)), why: Why::Malformed(malformed) });
         }
         if twice {
             return refuse(Why::Duplicate);
@@ -131,6 +131,14 @@ impl Message {
 /// The id when it is a string or a number (ENV-1).
 fn legal_id(text: &[u8], id: Span) -> Option<Span> {
     matches!(text[id.start as usize], b'"' | b'-' | b'0'..=b'9').then_some(id)
+}
+
+/// Whether an id in a text that is no JSON is surely the one that was meant: a number may be cut short there, as the
+/// `1` of `17` is, and what is no UTF-8 cannot be given back.
+fn is_whole(text: &[u8], id: Span) -> bool {
+    let next = text.get(id.end as usize);
+    let ends = text[id.start as usize] == b'"' || next.is_some_and(|next| matches!(next, b',' | b'}' | b' ' | b'\t'));
+    ends && std::str::from_utf8(id.of(text)).is_ok()
 }
 
 /// The id as the number we gave it; servers that turn numbers into text are understood (D057).
@@ -250,6 +258,24 @@ mod tests {
         for id in ["0", "-7", "1.0", "1e3", "123456789012345678901234567890", "\"\"", "\"\\u00e9\""] {
             assert!(read(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)).is_ok(), "{id}");
         }
+    }
+
+    #[test]
+    fn an_id_that_may_be_cut_short_or_is_no_text_is_not_read() {
+        for text in
+            [r#"{"jsonrpc":"2.0","id":1"#, r#"{"jsonrpc":"2.0","id":01,"method":"m"}"#, r#"{"id":1x,"method":"m"}"#]
+        {
+            assert_eq!(why(text).1, None, "{text}");
+        }
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":17,"method":"#).1, Some("17"));
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":17 }}"#).1, Some("17"));
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":"a""#).1, Some("\"a\""));
+        let no =
+            Message::read(b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"m\"}", &mut Index::new()).unwrap_err();
+        assert_eq!(no.id, None);
+        let no =
+            Message::read(b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"\xff\"}", &mut Index::new()).unwrap_err();
+        assert!(no.id.is_some());
     }
 
     #[test]

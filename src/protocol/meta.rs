@@ -31,6 +31,8 @@ pub struct RequestMeta<'a> {
     pub capabilities: Option<&'a [u8]>,
     /// [`PROGRESS_TOKEN`].
     pub progress_token: Option<&'a [u8]>,
+    /// One of them stands twice (E-23).
+    pub twice: bool,
 }
 
 impl<'a> RequestMeta<'a> {
@@ -38,13 +40,16 @@ impl<'a> RequestMeta<'a> {
     pub fn read(meta: &'a [u8]) -> Self {
         let mut read = Self::default();
         for entry in json::members(meta) {
-            if entry.is(PROGRESS_TOKEN) {
-                read.progress_token = Some(entry.value);
+            let known = if entry.is(PROGRESS_TOKEN) {
+                &mut read.progress_token
             } else if entry.is(PROTOCOL_VERSION) {
-                read.version = Some(entry.value);
+                &mut read.version
             } else if entry.is(CLIENT_CAPABILITIES) {
-                read.capabilities = Some(entry.value);
-            }
+                &mut read.capabilities
+            } else {
+                continue;
+            };
+            read.twice |= known.replace(entry.value).is_some();
         }
         read
     }
@@ -95,6 +100,13 @@ mod tests {
         let mut out = Vec::new();
         push_passing(&mut out, meta);
         assert_eq!(String::from_utf8(out).unwrap(), r#""traceparent":"00-1","acme/x":{"a":[1.0]},"k\u0065y":2,"#);
+    }
+
+    #[test]
+    fn e23_a_key_that_steers_stands_once() {
+        assert!(RequestMeta::read(br#"{"progressToken":1,"progress\u0054oken":2}"#).twice);
+        assert!(RequestMeta::read(br#"{"io.modelcontextprotocol/protocolVersion":"a","x":1,"io.modelcontextprotocol/protocolVersion":"a"}"#).twice);
+        assert!(!RequestMeta::read(br#"{"x":1,"x":2,"progressToken":1}"#).twice);
     }
 
     #[test]
