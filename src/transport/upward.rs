@@ -83,6 +83,11 @@ impl Upward {
         wake(state);
     }
 
+    /// Whether the host wants no answer any more.
+    pub fn is_given_up(&self) -> bool {
+        self.state().given_up.is_some()
+    }
+
     /// Why the host gave up, when it said.
     pub fn reason(&self) -> Option<Box<str>> {
         self.state().given_up.clone().filter(|reason| !reason.is_empty())

@@ -64,7 +64,8 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.session.running.remove(&self.id);
+        // Unless the host gave it up, and the id is another's by now.
+        self.session.running.remove_if(&self.id, |_, upward| Arc::ptr_eq(upward, &self.upward));
         self.session.bytes.fetch_sub(self.size, std::sync::atomic::Ordering::AcqRel);
         self.session.freed.notify_one();
     }
@@ -275,8 +276,8 @@ impl Session {
         let Some(params) = params else { return };
         let Ok(([Some(id), reason], _)) = pick(line, index, params, ["requestId", "reason"]) else { return };
         let id = id.of(line);
-        let upward = self.running.get(id).map(|running| Arc::clone(&running));
-        if let Some(upward) = upward {
+        // Its id is free at once: the host waits for no answer (ENV-2).
+        if let Some((_, upward)) = self.running.remove(id) {
             let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
             upward.give_up(reason.as_deref().unwrap_or(""));
         }
@@ -319,6 +320,9 @@ impl Session {
                 list = session.gateway.tools(revision) => list,
             };
             reply.room().await;
+            if running.upward.is_given_up() {
+                return;
+            }
             session.answer_list(reply, revision, &list);
         });
         Ok(())
@@ -365,6 +369,9 @@ impl Session {
             }
         }
         reply.room().await;
+        if upward.is_given_up() {
+            return;
+        }
         // Its id is free when the host reads the answer, so the place goes first (ENV-2).
         drop(running);
         reply.send_alone(self.running.is_empty(), |out, id| match &outcome {
@@ -428,6 +435,9 @@ fn modern_meta<'a>(
     let ([meta], _) = pick(line, index, params, ["_meta"]).map_err(|_| Failure::bad_params("_meta stands twice"))?;
     let Some(meta) = meta else { return Ok(None) };
     let meta = RequestMeta::read(meta.of(line));
+    if meta.twice {
+        return Err(Failure::bad_params("a key of _meta stands twice"));
+    }
     Ok(meta.version.map(|version| (meta, version)))
 }
 
