@@ -64,13 +64,15 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
 
 /// The call as a host would send it.
 pub(super) fn request(name: &str, arguments: &str) -> Result<ToolCall, String> {
+    let mut index = Index::new();
+    // By itself, so that it cannot end its own member and begin others.
+    index.read(arguments.as_bytes()).map_err(|_| "the arguments are not a JSON object".to_owned())?;
     let mut line = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"#.to_vec();
     json::push_string(&mut line, name);
     line.extend_from_slice(b",\"arguments\":");
     line.extend_from_slice(arguments.trim().as_bytes());
     line.extend_from_slice(b"}}");
     let line = Bytes::from(line);
-    let mut index = Index::new();
     match Message::read(&line, &mut index) {
         Ok(Message::Request { params, .. }) => ToolCall::read(&line, &index, params).map_err(|why| why.to_string()),
         _ => Err("the arguments are not a JSON object".to_owned()),
@@ -134,4 +136,19 @@ pub(super) fn show_result(result: &[u8]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_one_object_and_nothing_else() {
+        for good in ["{}", " {\"a\":1}\n", "null"] {
+            assert!(request("a__t", good).is_ok(), "{good}");
+        }
+        for bad in ["", "[]", "1", "{", "{},\"_meta\":{}", "{}}", "{}{}"] {
+            assert!(request("a__t", bad).is_err(), "{bad}");
+        }
+    }
 }
