@@ -179,6 +179,7 @@ fn server(number: usize, era: Era) -> ServerSettings {
         env: BTreeMap::new(),
         cwd: None,
         identity: key.clone(),
+        secrets: Vec::new(),
     };
     ServerSettings {
         key: ServerKey::new(&key).expect("a key"),

@@ -104,6 +104,7 @@ fn server(program: &Path, name: &str) -> anyhow::Result<ServerSettings> {
             env: BTreeMap::new(),
             cwd: None,
             identity: format!("demo-{name}-{}", env!("CARGO_PKG_VERSION")),
+            secrets: Vec::new(),
         }),
         start: Start::Lazy,
         era: EraChoice::Auto,

@@ -42,7 +42,7 @@ pub(super) struct Findings {
 
 /// Makes the launch of the server at `path` (`servers.KEY`); `None` when the findings say why not.
 pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings: &mut Findings) -> Option<Launch> {
-    let mut maker = Maker { ground, findings };
+    let mut maker = Maker { ground, findings, secrets: Vec::new() };
     let command_path = join(path, "command");
     let command = server.command.as_deref()?;
     let program = maker.text(command, &command_path);
@@ -55,6 +55,9 @@ pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings:
     let env_path = join(path, "env");
     for (name, value) in &server.env {
         if let Some(value) = maker.text(value, &join(&env_path, name)) {
+            if names_a_secret(name) {
+                maker.secrets.push(Secret::new(value.as_str()));
+            }
             env.insert(name.into(), Secret::new(value));
         }
     }
@@ -74,7 +77,14 @@ pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings:
         env,
         cwd: cwd.ok()?,
         identity: identity(server),
+        secrets: maker.secrets,
     })
+}
+
+/// Whether what a variable of this name holds is likely to be confidential, though it is written in the open.
+fn names_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CREDENTIAL"].iter().any(|word| name.contains(word))
 }
 
 impl Findings {
@@ -86,6 +96,8 @@ impl Findings {
 struct Maker<'a, 'g> {
     ground: &'a Ground<'g>,
     findings: &'a mut Findings,
+    /// What references put in.
+    secrets: Vec<Secret>,
 }
 
 impl Maker<'_, '_> {
@@ -124,6 +136,7 @@ impl Maker<'_, '_> {
                     let place = self.ground.origins.place(path, self.ground.layers);
                     self.findings.notes.push(Note { place, message });
                 }
+                self.secrets.extend(expanded.put_in.into_iter().map(Secret::new));
                 Some(expanded.text)
             }
             Err(Trouble::Syntax { message, nearest }) => {

@@ -36,11 +36,20 @@ pub(super) struct Expanded {
     pub text: String,
     /// Names in `${NAME}` that our own shape leaves as they are.
     pub bare: Vec<String>,
+    /// What was put in: from the environment or a file, so perhaps in confidence.
+    pub put_in: Vec<String>,
+}
+
+impl Expanded {
+    fn put(&mut self, value: String) {
+        self.text.push_str(&value);
+        self.put_in.push(value);
+    }
 }
 
 /// Puts in what `text` refers to; relative files are relative to `base`.
 pub(super) fn expand(text: &str, style: Style, environment: &Environment, base: &Path) -> Result<Expanded, Trouble> {
-    let mut out = Expanded { text: String::with_capacity(text.len()), bare: Vec::new() };
+    let mut out = Expanded { text: String::with_capacity(text.len()), bare: Vec::new(), put_in: Vec::new() };
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         let (before, from) = rest.split_at(at);
@@ -82,12 +91,12 @@ fn one<'t>(
         if name.is_empty() || name.contains('=') {
             return Err(syntax("`${env:…}` needs the name of a variable"));
         }
-        out.text.push_str(&variable_text(name, default, environment)?);
+        out.put(variable_text(name, default, environment)?);
     } else if let Some(path) = inner.strip_prefix("file:") {
         if path.is_empty() {
             return Err(syntax("`${file:…}` needs the path of a file"));
         }
-        out.text.push_str(&file_text(path, environment, base)?);
+        out.put(file_text(path, environment, base)?);
     } else if is_name(split_default(inner).0) {
         let (name, default) = split_default(inner);
         match style {
@@ -95,7 +104,7 @@ fn one<'t>(
                 out.text.push_str(&variable_text("HOME", default, environment)?);
             }
             Style::Host => {
-                out.text.push_str(&variable_text(name, default, environment)?);
+                out.put(variable_text(name, default, environment)?);
             }
             Style::Own => {
                 out.bare.push(name.to_owned());

@@ -83,6 +83,9 @@ pub struct Launch {
     pub cwd: Option<PathBuf>,
     /// SHA-256 (hex) of how it is launched, references unexpanded: no secret enters it.
     pub identity: String,
+    /// What references put into the above, and what stands there by a secret's name: never shown, not even when the
+    /// server says it.
+    pub secrets: Vec<Secret>,
 }
 
 /// Why a server cannot be started as configured.

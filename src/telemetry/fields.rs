@@ -1,6 +1,9 @@
 //! How text from outside is shown to people: escaped and cut (T-35, D100).
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::ident::Secret;
 
 /// Longest text shown.
 const MAX: usize = 500;
@@ -29,6 +32,38 @@ pub fn shown_str(text: &str) -> String {
     out
 }
 
+/// What a server was given in confidence, to be kept out of what is shown of its own words: it may well print the
+/// token that was refused (I-34, D025).
+#[derive(Clone, Default)]
+pub struct Mask(Arc<[Secret]>);
+
+impl Mask {
+    /// Shorter ones are no secrets, and stand in every second word.
+    const SHORTEST: usize = 6;
+    /// So much of a text is looked at: more than is shown.
+    const LONGEST: usize = 64 << 10;
+
+    /// Hides these.
+    pub fn new(secrets: &[Secret]) -> Self {
+        let mut secrets: Vec<_> = secrets.iter().filter(|s| s.reveal().len() >= Self::SHORTEST).cloned().collect();
+        // One may be part of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.reveal().len()));
+        Self(secrets.into())
+    }
+
+    /// [`shown_str`], without the secrets.
+    pub fn shown(&self, text: &str) -> String {
+        let text = &text[..text.floor_char_boundary(Self::LONGEST)];
+        let mut clean = std::borrow::Cow::Borrowed(text);
+        for secret in self.0.iter().map(Secret::reveal) {
+            if clean.contains(secret) {
+                clean = clean.replace(secret, "[secret]").into();
+            }
+        }
+        shown_str(&clean)
+    }
+}
+
 /// Whether a character shows nothing of itself or changes how others are shown.
 pub fn hidden(c: char) -> bool {
     c.is_control()
@@ -40,6 +75,13 @@ pub fn hidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn d025_what_was_given_in_confidence_is_not_shown() {
+        let mask = Mask::new(&["abcdef-1", "abcdef", "no"].map(Secret::new));
+        assert_eq!(mask.shown("bad token abcdef-1\n(abcdef) no"), "bad token [secret]\\u{a}([secret]) no");
+        assert_eq!(Mask::default().shown("abcdef"), "abcdef");
+    }
 
     #[test]
     fn d100_nothing_hidden_passes() {

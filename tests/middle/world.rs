@@ -52,6 +52,7 @@ pub(crate) fn server(key: &str) -> ServerSettings {
         env: BTreeMap::new(),
         cwd: None,
         identity: key.into(),
+        secrets: Vec::new(),
     };
     ServerSettings {
         key: ServerKey::new(key).unwrap(),
