@@ -24,6 +24,7 @@ use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Reply;
 use crate::protocol::version::{Era, Revision};
+use crate::telemetry::fields::Mask;
 use crate::transport::Channel;
 use crate::transport::outbox::Outbox;
 use crate::transport::upward::Upward;
@@ -58,6 +59,8 @@ impl Deadlines {
 /// A live connection.
 pub struct Connection {
     pub(super) key: ServerKey,
+    /// What must not be shown of its words.
+    pub(super) mask: Mask,
     pub(super) outbox: Outbox,
     /// Held for a look, never over an await.
     pending: Mutex<Pending>,
@@ -126,9 +129,10 @@ impl Drop for Share {
 
 impl Connection {
     /// Opens a connection; its three tasks end with it.
-    pub(super) fn open(key: ServerKey, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
+    pub(super) fn open(key: ServerKey, mask: Mask, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
         let connection = Arc::new(Self {
             key,
+            mask,
             outbox: Outbox::new(channel.writer, OUT_LIMIT),
             pending: Mutex::new(Pending {
                 slots: HashMap::default(),

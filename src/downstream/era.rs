@@ -43,6 +43,14 @@ impl EraMemory {
         }
     }
 
+    /// Holds it for unknown again.
+    pub(super) fn forget(&self, identity: &str) {
+        if let Some(folder) = &self.folder {
+            // Not there, or not ours to change: then the next start finds it as it was.
+            let _ = std::fs::remove_file(folder.join(identity));
+        }
+    }
+
     fn write(&self, identity: &str, era: Era) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder)?;
@@ -65,6 +73,8 @@ mod tests {
         assert_eq!(EraMemory::at(folder.path().join("eras")).recall("abc"), Some(Era::Legacy));
         memory.note("abc", Era::Modern);
         assert_eq!(memory.recall("abc"), Some(Era::Modern));
+        memory.forget("abc");
+        assert_eq!(memory.recall("abc"), None);
         std::fs::write(folder.path().join("eras/abc"), "x").unwrap();
         assert_eq!(memory.recall("abc"), None);
         assert_eq!(std::fs::read_dir(folder.path().join("eras")).unwrap().count(), 1);

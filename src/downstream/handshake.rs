@@ -4,6 +4,7 @@
 //! here, as long as they differ in so little; what they say afterwards differs only in `_meta`
 //! (`protocol/call.rs`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use super::Fault;
 use super::connection::{Connection, Deadlines};
 use crate::protocol::code;
+use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
@@ -36,37 +38,45 @@ pub(super) enum Probe {
     Died,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+/// What a server says of itself. A member of another kind than it should be counts as absent: nothing that is said
+/// beside the revision is worth refusing a server for.
+#[derive(Default)]
 struct Announced {
-    protocol_version: String,
+    protocol_version: Option<String>,
     supported_versions: Vec<String>,
-    capabilities: Capabilities,
+    tools: bool,
+    tools_list_changed: bool,
     instructions: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Capabilities {
-    tools: Option<Tools>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Tools {
-    list_changed: bool,
-}
-
 impl Announced {
-    fn read(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
+    /// Reads a result object.
+    fn read(json: &[u8]) -> Self {
+        let text = |value| json::text_of(value).map(Cow::into_owned);
+        let mut announced = Self::default();
+        for entry in json::members(json) {
+            if entry.is("protocolVersion") {
+                announced.protocol_version = text(entry.value);
+            } else if entry.is("supportedVersions") {
+                announced.supported_versions = json::elements(entry.value).filter_map(text).collect();
+            } else if entry.is("instructions") {
+                announced.instructions = text(entry.value);
+            } else if entry.is("capabilities") {
+                let tools = json::members(entry.value).find(|entry| entry.is("tools")).map(|entry| entry.value);
+                announced.tools = tools.is_some_and(|tools| !matches!(tools, b"null" | b"false"));
+                announced.tools_list_changed = tools.is_some_and(|tools| {
+                    json::members(tools).any(|entry| entry.is("listChanged") && entry.value == b"true")
+                });
+            }
+        }
+        announced
     }
 
     fn agreed(self, revision: Revision) -> Agreed {
         Agreed {
             revision,
-            tools_list_changed: self.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed),
-            tools: self.capabilities.tools.is_some(),
+            tools_list_changed: self.tools_list_changed,
+            tools: self.tools,
             instructions: self.instructions,
         }
     }
@@ -95,13 +105,13 @@ pub(super) async fn probe(connection: &Arc<Connection>, limit: Duration) -> Prob
     };
     match answer {
         Ok(answer) => match answer.reply.body {
-            Body::Result(spans) => match Announced::read(spans.whole.of(&answer.reply.line)) {
-                Some(announced) => match newest(&announced.supported_versions, Era::Modern) {
+            Body::Result(spans) => {
+                let announced = Announced::read(spans.whole.of(&answer.reply.line));
+                match newest(&announced.supported_versions, Era::Modern) {
                     Some(revision) => Probe::Modern(announced.agreed(revision)),
                     None => legacy(&announced.supported_versions),
-                },
-                None => legacy(&[]),
-            },
+                }
+            }
             Body::Error(error) => {
                 let data = error.data.map(|data| data.of(&answer.reply.line));
                 match recognised(error.code, data) {
@@ -153,16 +163,18 @@ pub(super) async fn initialize(
     let answer = waiting.uncancellable().answer().await?;
     let line = &answer.reply.line;
     let announced = match answer.reply.body {
-        Body::Result(spans) => Announced::read(spans.whole.of(line))
-            .ok_or_else(|| Fault::Invalid("its answer to initialize is not an initialize result".to_owned()))?,
+        Body::Result(spans) => Announced::read(spans.whole.of(line)),
         Body::Error(error) => {
-            let message = error.message.map_or_else(String::new, |message| shown(message.of(line)));
+            let message = error
+                .message
+                .map_or_else(String::new, |message| connection.mask.shown(&String::from_utf8_lossy(message.of(line))));
             return Err(Fault::Refused { code: error.code, message });
         }
     };
-    let revision = Revision::parse(&announced.protocol_version).filter(|revision| revision.era() == Era::Legacy);
+    let version = announced.protocol_version.as_deref().unwrap_or_default();
+    let revision = Revision::parse(version).filter(|revision| revision.era() == Era::Legacy);
     let revision = revision.ok_or_else(|| {
-        let version = shown(announced.protocol_version.as_bytes());
+        let version = shown(version.as_bytes());
         Fault::Invalid(format!("it speaks the protocol revision {version:?}, which is not one of ours"))
     })?;
     connection.notify(Method::Initialized, "");
@@ -172,6 +184,31 @@ pub(super) async fn initialize(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_of_a_wrong_kind_costs_no_server() {
+        for (capabilities, tools, changes) in [
+            (r#"{"tools":{}}"#, true, false),
+            (r#"{"tools":{"listChanged":true}}"#, true, true),
+            (r#"{"tools":{"listChanged":null}}"#, true, false),
+            (r#"{"tools":{"listChanged":"yes"}}"#, true, false),
+            (r#"{"tools":true}"#, true, false),
+            (r#"{"tools":null}"#, false, false),
+            ("null", false, false),
+        ] {
+            let text = format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"instructions":5}}"#);
+            let read = Announced::read(text.as_bytes());
+            assert_eq!(read.protocol_version.as_deref(), Some("2025-06-18"));
+            assert_eq!(
+                (read.tools, read.tools_list_changed, read.instructions),
+                (tools, changes, None),
+                "{capabilities}"
+            );
+        }
+        let read = Announced::read(br#"{"supportedVersions":[1,"2026-07-28",null]}"#);
+        assert_eq!(read.supported_versions, ["2026-07-28"]);
+        assert_eq!(read.protocol_version, None);
+    }
 
     #[test]
     fn prb1_only_modern_errors_make_a_server_modern() {

@@ -13,7 +13,6 @@ use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
-use crate::telemetry::fields::shown;
 
 /// Pages of one list, at most.
 const MAX_PAGES: usize = 1000;
@@ -49,7 +48,9 @@ pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Resu
             // It declared tools and knows no list: it has none (D061).
             Body::Error(error) if error.code == code::METHOD_NOT_FOUND && all.pages.is_empty() => return Ok(all),
             Body::Error(error) => {
-                let message = error.message.map_or_else(String::new, |message| shown(message.of(&line)));
+                let message = error.message.map_or_else(String::new, |message| {
+                    connection.mask.shown(&String::from_utf8_lossy(message.of(&line)))
+                });
                 return Err(Fault::Refused { code: error.code, message });
             }
         };

@@ -14,11 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use super::Fault;
 use super::connection::Connection;
 use crate::protocol::code;
-use crate::protocol::json::{Index, Malformed, Span};
-use crate::protocol::message::{Message, Part, Why, own_id, pick};
+use crate::protocol::json::{self, Index, Malformed, Span};
+use crate::protocol::message::{Message, NoMessage, Part, Why, own_id, pick};
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
-use crate::telemetry::fields::shown;
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
 use crate::transport::upward::Progress;
 
@@ -26,6 +25,9 @@ use crate::transport::upward::Progress;
 const SECOND_CHANCE: Duration = Duration::from_secs(1);
 /// What is no message is logged this often.
 const JUNK_LOG: Duration = Duration::from_secs(10);
+
+/// So much of it is looked at for that.
+const SHOWN: usize = 4096;
 
 struct Receiver {
     connection: Arc<Connection>,
@@ -80,7 +82,20 @@ impl Receiver {
     }
 
     fn line(&mut self, line: Bytes) {
-        match Message::read(&line, &mut self.index) {
+        let read = Message::read(&line, &mut self.index);
+        // An array of messages, where the revision has such (ENV-9).
+        if matches!(read, Err(NoMessage { why: Why::Array, .. })) && self.connection.revision().has_batches() {
+            for element in json::elements(&line) {
+                let read = Message::read(element, &mut self.index);
+                self.message(line.slice_ref(element), read);
+            }
+        } else {
+            self.message(line, read);
+        }
+    }
+
+    fn message(&mut self, line: Bytes, read: Result<Message, NoMessage>) {
+        match read {
             Ok(Message::Result { id, result }) => {
                 let body = Body::result(&line, &self.index, result);
                 self.answer(line, id, body.map_err(|error| error.to_string()));
@@ -174,7 +189,7 @@ impl Receiver {
         if self.junk_told.is_none_or(|told| now.duration_since(told) >= JUNK_LOG) {
             self.junk_told = Some(now);
             let (server, lines) = (&self.connection.key, self.junk);
-            tracing::warn!(%server, lines, why, text = %shown(line), "it writes to stdout what is no message; skipped");
+            tracing::warn!(%server, lines, why, text = %self.connection.mask.shown(&String::from_utf8_lossy(&line[..line.len().min(SHOWN)])), "it writes to stdout what is no message; skipped");
         }
     }
 
@@ -182,9 +197,9 @@ impl Receiver {
     /// request is meant in any case.
     fn too_long(&mut self, head: &[u8], tail: &[u8], length: u64) {
         let in_head = {
-            // The head is cut, so this fails; what it found before counts.
-            let _ = self.index.read(head);
-            self.index.outer().find(|(_, member)| member.is(head, "id")).and_then(|(_, m)| own_id(m.value.of(head)))
+            // The head is cut, so this fails; an id that stands whole before the cut counts.
+            let read = Message::read(head, &mut self.index);
+            read.err().and_then(|no| no.id).and_then(|id| own_id(id.of(head)))
         };
         let id = in_head.or_else(|| id_at_end(tail)).filter(|&id| self.connection.waits(id));
         let server = &self.connection.key;

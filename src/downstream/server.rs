@@ -27,7 +27,7 @@ use crate::protocol::call::ToolCall;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::telemetry::fields::shown_str;
+use crate::telemetry::fields::{Mask, shown_str};
 use crate::transport::Channel;
 use crate::transport::upward::Upward;
 
@@ -447,9 +447,13 @@ impl Actor {
         }
     }
 
+    fn mask(&self) -> Mask {
+        Mask::new(self.server.settings.launch.as_ref().map_or(&[], |launch| &launch.secrets))
+    }
+
     fn open(&self) -> Result<Session, String> {
         let link = self.connect.connect(&self.server.settings)?;
-        let connection = Connection::open(self.server.key.clone(), link.channel, &self.tasks);
+        let connection = Connection::open(self.server.key.clone(), self.mask(), link.channel, &self.tasks);
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
 
@@ -470,6 +474,12 @@ impl Actor {
             Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
             None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
+        if let Ok(launch) = &server.settings.launch
+            && !server.stop.is_cancelled()
+        {
+            // It may have failed on what was remembered of it: the next start asks again (PRB-8).
+            self.memory.forget(&launch.identity);
+        }
         session.connection.close(&why);
         Err(format!("{why}{}", self.retire(&mut session, pace).await))
     }
@@ -511,7 +521,7 @@ impl Actor {
                 }
                 // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
                 // the probe's deadline, it may be modern all the same, and answers a second probe at once (PRB-1).
-                Err(Fault::Refused { .. }) if settings.era == EraChoice::Auto && !doubted => {
+                Err(Fault::Refused { .. } | Fault::Invalid(_)) if settings.era == EraChoice::Auto && !doubted => {
                     doubted = true;
                     probe = true;
                 }
@@ -530,8 +540,9 @@ impl Actor {
             None => String::new(),
         };
         let lines = stderr.last_lines(LAST_LINES);
+        let mask = &session.connection.mask;
         if !lines.is_empty() {
-            let lines: Vec<_> = lines.iter().map(|line| shown_str(line)).collect();
+            let lines: Vec<_> = lines.iter().map(|line| mask.shown(line)).collect();
             text.push_str(&format!("; it printed last: {}", lines.join(" | ")));
         }
         text

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::host::{CELLS, Era, Host, PATIENCE, Setup, until};
+use crate::host::{CELLS, Era, Host, MODERN_META, PATIENCE, Setup, until};
 
 /// Ids in every spelling that is legal.
 fn ids() -> Vec<String> {
@@ -199,6 +199,39 @@ fn d059_a_slow_call_blocks_nothing() {
         for id in waiting {
             assert_eq!(host.answer(&id).text(), "a:t000");
         }
+        host.finish();
+    }
+}
+
+#[test]
+fn env9_a_server_of_the_2025_03_26_revision_may_answer_in_arrays() {
+    let progress =
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@TOKEN@,"progress":1}}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":@ID@,"result":{"content":[{"type":"text","text":"ok"}]}}"#;
+    let act = json!({"do": "lines", "lines": [format!("[{progress},[{answer}],7,{answer}]")]});
+    let mut host =
+        Setup::new().server("a", json!({"tool_count": 1, "version": "2025-03-26", "act": act})).open(Era::Legacy);
+    host.tools_count(1);
+    let id = host.post_meta("tools/call", r#""name":"a__t000""#, r#""progressToken":"p""#);
+    assert_eq!(host.note("notifications/progress").params()["progressToken"], "p");
+    assert_eq!(host.answer(&id).text(), "ok");
+    host.finish();
+}
+
+#[test]
+fn env2_the_id_of_a_cancelled_call_is_free_at_once() {
+    for (host_era, era) in CELLS {
+        let never = json!({"tool_count": 2, "era": era.word(), "acts": {"t000": {"do": "never"}}});
+        let mut host = Setup::new().server("a", never).open(host_era);
+        host.tools_count(2);
+        let meta = if host_era == Era::Modern { format!(r#","_meta":{{{MODERN_META}}}"#) } else { String::new() };
+        let call = |tool: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"a__{tool}"{meta}}}}}"#)
+        };
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+        // In one write, so that nothing can happen between them.
+        host.send(&format!("{}\n{cancel}\n{}", call("t000"), call("t001")));
+        assert_eq!(host.answer("7").text(), "a:t001");
         host.finish();
     }
 }

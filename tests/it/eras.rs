@@ -168,6 +168,21 @@ fn prb8_the_era_is_remembered_across_our_restarts() {
 }
 
 #[test]
+fn prb8_a_remembered_era_that_proves_wrong_is_forgotten() {
+    for initialize in ["die", "silent", r#"{"jsonrpc":"2.0","id":@ID@,"result":{}}"#] {
+        let setup =
+            Setup::new().server_with("a", json!({"tool_count": 1}), "timeouts = { start = \"2s\", probe = \"1s\" }");
+        let first = setup.output(&["tools", "--json"]);
+        assert_eq!(first.code, Some(0), "{}", first.err);
+        // The server is upgraded: it speaks the modern era only, and takes the old word badly.
+        setup.scenario("a", json!({"tool_count": 1, "era": "modern", "initialize": initialize}));
+        setup.output(&["tools", "--json"]);
+        let later = setup.output(&["tools", "--json"]);
+        assert_eq!(later.code, Some(0), "{initialize}: {}", later.err);
+    }
+}
+
+#[test]
 fn the_era_can_be_configured() {
     let mut host = Setup::new()
         .server_with("old", json!({"tool_count": 1, "era": "dual"}), "era = \"legacy\"")
