@@ -13,7 +13,7 @@
 //! | 4 | [`policy`] | decisions, pure |
 //! | 3 | [`telemetry`] | logs, numbers |
 //! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
-//! | 1 | [`protocol`], [`ident`], [`pattern`] | the MCP language; checked names; patterns over names |
+//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 
 pub mod catalog;
 pub mod cli;
@@ -25,6 +25,7 @@ pub mod ident;
 pub mod pattern;
 pub mod policy;
 pub mod protocol;
+pub mod shown;
 pub mod telemetry;
 pub mod transport;
 pub mod upstream;

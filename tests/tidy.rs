@@ -22,6 +22,7 @@ const FLOORS: [(&str, u8); 15] = [
     ("protocol", 1),
     ("ident", 1),
     ("pattern", 1),
+    ("shown", 1),
 ];
 
 /// Pairs that do not know each other although one is higher.

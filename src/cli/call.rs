@@ -15,7 +15,7 @@ use crate::gateway::{Failure, Gateway, Outcome, Pace};
 use crate::protocol::call::ToolCall;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::Message;
-use crate::telemetry::fields::{shown, shown_str};
+use crate::shown::{shown, shown_str};
 use crate::transport::upward::Upward;
 
 /// Flags of `call`.
@@ -26,6 +26,9 @@ pub(super) struct Args {
     /// The arguments, a JSON object; - reads them from standard input.
     #[arg(value_name = "JSON|-")]
     arguments: Option<String>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -47,7 +50,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let mut settings = match load::load(&args.common)? {
+    let mut settings = match load::load(&args.common, args.json)? {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
@@ -84,7 +87,7 @@ async fn call_and_show(args: &Args, call: ToolCall, gateway: &Gateway) -> anyhow
     match outcome {
         Ok(Outcome::Result(answer, spans)) => {
             let result = spans.whole.of(&answer.reply.line);
-            if args.common.json {
+            if args.json {
                 out::text(&String::from_utf8_lossy(result))?;
             } else {
                 show_result(result)?;
@@ -93,7 +96,7 @@ async fn call_and_show(args: &Args, call: ToolCall, gateway: &Gateway) -> anyhow
         }
         Ok(Outcome::Error(answer, error)) => {
             let raw = error.whole.of(&answer.reply.line);
-            if args.common.json {
+            if args.json {
                 out::text(&format!("{{\"error\":{}}}", String::from_utf8_lossy(raw)))?;
             } else {
                 out::say(&format!("onegate: the server answered with an error: {}", shown(raw)));
@@ -105,7 +108,7 @@ async fn call_and_show(args: &Args, call: ToolCall, gateway: &Gateway) -> anyhow
 }
 
 fn tell_failure(args: &Args, failure: &Failure, gateway: &Gateway) -> anyhow::Result<Exit> {
-    if args.common.json {
+    if args.json {
         let mut error = b"{\"error\":".to_vec();
         failure.push(&mut error);
         error.push(b'}');

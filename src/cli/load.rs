@@ -10,7 +10,7 @@ use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::telemetry;
 
 /// Loads the configuration and starts logging. `Err` inside means: told, end so.
-pub(super) fn load(common: &Common) -> anyhow::Result<Result<Loaded, Exit>> {
+pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Result<Loaded, Exit>> {
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&common.config);
     options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
@@ -24,7 +24,7 @@ pub(super) fn load(common: &Common) -> anyhow::Result<Result<Loaded, Exit>> {
     }
     let loaded = match loaded {
         Ok(loaded) => loaded,
-        Err(faults) => return tell(common, &faults.0).map(Err),
+        Err(faults) => return tell(json, &faults.0).map(Err),
     };
     telemetry::log::start(&loaded.settings.telemetry);
     for note in &loaded.notes {
@@ -33,16 +33,20 @@ pub(super) fn load(common: &Common) -> anyhow::Result<Result<Loaded, Exit>> {
     Ok(Ok(loaded))
 }
 
+/// `1 server`, `2 servers`.
+pub(super) fn count(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Tells all faults.
-pub(super) fn tell(common: &Common, faults: &[Fault]) -> anyhow::Result<Exit> {
-    if common.json {
+pub(super) fn tell(json: bool, faults: &[Fault]) -> anyhow::Result<Exit> {
+    if json {
         out::json(&serde_json::json!({ "faults": faults }))?;
     } else {
         for fault in faults {
             out::say(&fault.to_string());
         }
-        let count = faults.len();
-        out::say(&format!("onegate: {count} fault{} in the configuration", if count == 1 { "" } else { "s" }));
+        out::say(&format!("onegate: {} in the configuration", count(faults.len(), "fault")));
     }
     Ok(Exit::Usage)
 }
@@ -54,7 +58,7 @@ fn agrees(candidate: &trust::Candidate) -> anyhow::Result<bool> {
     }
     out::say("This folder brings its own configuration, which starts programs:");
     for file in &candidate.files {
-        out::say(&format!("  {}", telemetry::fields::shown_str(&file.display().to_string())));
+        out::say(&format!("  {}", crate::shown::shown_str(&file.display().to_string())));
     }
     let _ = write!(io::stderr(), "Use it, as it is now? [y/N] ");
     let mut answer = String::new();

@@ -38,9 +38,6 @@ struct Common {
     /// What is logged on stderr: off, error, warn, info, debug, trace, or targets such as onegate=debug.
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Subcommand)]

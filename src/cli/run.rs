@@ -12,7 +12,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let loaded = match load::load(&args.common)? {
+    let loaded = match load::load(&args.common, false)? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(exit),
     };

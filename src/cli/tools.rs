@@ -9,8 +9,9 @@ use crate::catalog::tokens;
 use crate::config::settings::Settings;
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
+use crate::ident::ServerKey;
 use crate::protocol::version::Revision;
-use crate::telemetry::fields::shown_str;
+use crate::shown::shown_str;
 
 /// Flags of `tools`.
 #[derive(clap::Args)]
@@ -20,12 +21,15 @@ pub(super) struct Args {
     /// Also show what hosts do not see, and why.
     #[arg(long)]
     hidden: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     common: Common,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut settings = match load::load(&args.common)? {
+    let mut settings = match load::load(&args.common, args.json)? {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
@@ -57,7 +61,7 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
 
 fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
     let catalogue = gateway.catalogue();
-    if args.common.json {
+    if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
     out::text(&as_table(&catalogue))?;
@@ -91,7 +95,7 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
         ]);
     }
     let count = rows.len() - 1;
-    rows.push(vec![format!("{count} tools"), String::new(), String::new(), bytes.to_string(), sum.to_string()]);
+    rows.push(vec![load::count(count, "tool"), String::new(), String::new(), bytes.to_string(), sum.to_string()]);
     out::table(&rows, &[3, 4])
 }
 
@@ -150,12 +154,18 @@ pub(super) fn tell_failed(gateway: &Gateway) -> bool {
             out::say(&format!("onegate: server {} cannot be used: {why}", server.key()));
             if !command.is_empty() {
                 let command = shown_str(command);
-                out::say(&format!(
-                    "  try its command {command:?} by hand, or raise servers.{}.timeouts.start",
-                    server.key()
-                ));
+                out::say(&hint(server.key(), &command, &why));
             }
         }
     }
     any
+}
+
+/// What to do about a server that could not be used.
+fn hint(server: &ServerKey, command: &str, why: &str) -> String {
+    if why.contains("was not ready within") {
+        format!("  raise servers.{server}.timeouts.start, or run its command {command:?} once by hand")
+    } else {
+        format!("  try its command {command:?} by hand")
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::out;
 use crate::config::{Environment, trust};
-use crate::telemetry::fields::shown_str;
+use crate::shown::shown_str;
 
 /// Flags of `trust`.
 #[derive(clap::Args)]

@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::ident::ServerKey;
 use crate::pattern::Pattern;
 
-use super::fault::{Fault, Place, nearest, shown};
+use super::fault::{Fault, Place, nearest};
 use super::period;
 use super::tree::{Entry, Node, Pos, Value};
+use crate::shown::shown_str as shown;
 
 /// What may stand at a key.
 pub(super) enum Shape {

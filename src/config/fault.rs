@@ -3,6 +3,7 @@
 //! Deliberately knows no file format. No message ever holds an expanded value (I-34): the makers put in
 //! what is written in the file, or only the name of it.
 
+use crate::shown::shown_str as shown;
 use std::fmt;
 use std::path::Path;
 
@@ -112,24 +113,6 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }
-}
-
-/// `text` for a message: control characters escaped, at most 300 characters.
-pub(super) fn shown(text: &str) -> String {
-    const LONGEST: usize = 300;
-    let mut out = String::with_capacity(text.len().min(LONGEST));
-    for (index, character) in text.chars().enumerate() {
-        if index == LONGEST {
-            out.push('…');
-            break;
-        }
-        if character.is_control() {
-            out.extend(character.escape_default());
-        } else {
-            out.push(character);
-        }
-    }
-    out
 }
 
 /// The one of `known` that was probably meant by `word`, if any is near enough.

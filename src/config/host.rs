@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ident::ServerKey;
 
-use super::fault::shown;
 use super::tree::{Entry, Node, Pos, Value};
+use crate::shown::shown_str as shown;
 
 /// What a host's file says of a server beyond our shape.
 pub(super) struct Guest {

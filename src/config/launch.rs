@@ -14,11 +14,12 @@ use crate::ident::Secret;
 
 use super::check::join;
 use super::environment::Environment;
-use super::fault::{Fault, Note, shown};
+use super::fault::{Fault, Note};
 use super::layers::{Layer, Origins};
 use super::references::{Style, Trouble, expand};
 use super::schema::Server;
 use super::settings::Launch;
+use crate::shown::shown_str as shown;
 
 /// What starting servers needs to know, the same for all of them.
 pub(super) struct Ground<'a> {

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use super::environment::Environment;
-use super::fault::shown;
+use crate::shown::shown_str as shown;
 
 /// Largest file that `${file:…}` puts in.
 const LARGEST: u64 = 64 * 1024;

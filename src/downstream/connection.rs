@@ -24,7 +24,7 @@ use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Reply;
 use crate::protocol::version::{Era, Revision};
-use crate::telemetry::fields::Mask;
+use crate::telemetry::mask::Mask;
 use crate::transport::Channel;
 use crate::transport::outbox::Outbox;
 use crate::transport::upward::Upward;

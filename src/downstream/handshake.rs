@@ -18,7 +18,7 @@ use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
 use crate::protocol::version::{Era, Revision};
-use crate::telemetry::fields::shown;
+use crate::shown::shown;
 
 /// What was agreed on.
 #[derive(Clone, Debug)]

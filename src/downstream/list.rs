@@ -46,7 +46,10 @@ pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Resu
         let result = match answer.reply.body {
             Body::Result(spans) => spans.whole,
             // It declared tools and knows no list: it has none (D061).
-            Body::Error(error) if error.code == code::METHOD_NOT_FOUND && all.pages.is_empty() => return Ok(all),
+            Body::Error(error) if error.code == code::METHOD_NOT_FOUND && all.pages.is_empty() => {
+                tracing::warn!(server = %connection.key, "it declared tools, but does not know tools/list");
+                return Ok(all);
+            }
             Body::Error(error) => {
                 let message = error.message.map_or_else(String::new, |message| {
                     connection.mask.shown(&String::from_utf8_lossy(message.of(&line)))

@@ -27,7 +27,8 @@ use crate::protocol::call::ToolCall;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::telemetry::fields::{Mask, shown_str};
+use crate::shown::shown_str;
+use crate::telemetry::mask::Mask;
 use crate::transport::Channel;
 use crate::transport::upward::Upward;
 

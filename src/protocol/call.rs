@@ -70,6 +70,7 @@ impl ToolCall {
             Some((span, b'{')) => Some(span),
             Some(_) => return Err(BadCall::Arguments),
         };
+        let meta = meta.filter(|m| line[m.start as usize] != b'n');
         if meta.is_some_and(|m| line[m.start as usize] != b'{') {
             return Err(BadCall::Meta);
         }
@@ -192,6 +193,7 @@ mod tests {
     fn d052_arguments_are_an_object_or_absent() {
         assert_eq!(down(r#"{"name":"a"}"#, None, None), r#"{"name":"n"}"#);
         assert_eq!(down(r#"{"name":"a","arguments":null}"#, None, None), r#"{"name":"n"}"#);
+        assert_eq!(down(r#"{"name":"a","_meta":null}"#, None, None), r#"{"name":"n"}"#);
         assert_eq!(down(r#"{"name":"a","arguments":{}}"#, None, None), r#"{"name":"n","arguments":{}}"#);
         for bad in ["[]", "\"x\"", "1", "true"] {
             assert_eq!(read(&format!(r#"{{"name":"a","arguments":{bad}}}"#)).unwrap_err(), BadCall::Arguments);

@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::json::Span;
 
@@ -95,20 +95,47 @@ impl Upward {
 
     /// What happens next. Nothing is lost when the future is dropped.
     pub async fn happening(&self) -> Happening {
-        poll_fn(|cx| {
-            let mut state = self.state();
-            if state.given_up.is_some() {
-                return Poll::Ready(Happening::GivenUp);
+        loop {
+            let held_until = self.held_until();
+            let next = poll_fn(|cx| self.poll(cx.waker(), held_until.is_some()));
+            let next = match held_until {
+                None => next.await,
+                Some(at) => timeout_at(at, next).await.unwrap_or_else(|_| self.release(at)),
+            };
+            if let Some(happening) = next {
+                return happening;
             }
-            if let Some(progress) = state.waiting.pop_front() {
-                return Poll::Ready(Happening::Progress(progress));
-            }
-            if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                state.waker = Some(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await
+        }
+    }
+
+    /// Ready with nothing where a time must be looked at first.
+    fn poll(&self, waker: &Waker, timed: bool) -> Poll<Option<Happening>> {
+        let mut state = self.state();
+        if state.given_up.is_some() {
+            return Poll::Ready(Some(Happening::GivenUp));
+        }
+        if let Some(progress) = state.waiting.pop_front() {
+            return Poll::Ready(Some(Happening::Progress(progress)));
+        }
+        if state.held.is_some() && !timed {
+            return Poll::Ready(None);
+        }
+        if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        let state = self.state();
+        state.held.as_ref().and(state.since).map(|since| since + REFILL)
+    }
+
+    /// The time of what was held back has come: it is the one that this time gave back.
+    fn release(&self, now: Instant) -> Option<Happening> {
+        let mut state = self.state();
+        state.since = Some(now);
+        state.held.take().map(Happening::Progress)
     }
 
     /// Takes a notification in; `value` is its raw `progress`. Called by the server's reader.
@@ -126,7 +153,9 @@ impl Upward {
             state.since = Some(since + REFILL * back);
         }
         if state.spent >= BURST {
-            state.held = Some(progress);
+            if state.held.replace(progress).is_none() {
+                wake(state);
+            }
             return;
         }
         state.spent += 1;
@@ -189,6 +218,31 @@ mod tests {
         let told = drain(&upward);
         assert!((32..=43).contains(&told.len()), "{}", told.len());
         assert_eq!(upward.rest().pop().unwrap().line, "1000");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn prg5_the_newest_is_told_also_when_its_server_goes_quiet() {
+        let upward = Upward::default();
+        let start = Instant::now();
+        let mut told = 0;
+        let pushing = async {
+            for n in 1..=40u32 {
+                upward.push(progress("x"), n.to_string().as_bytes(), start);
+            }
+            upward.push(progress("last"), b"41", start);
+        };
+        let telling = async {
+            loop {
+                match upward.happening().await {
+                    Happening::Progress(progress) if progress.line == "last" => break,
+                    Happening::Progress(_) => told += 1,
+                    Happening::GivenUp => panic!("nobody gave up"),
+                }
+            }
+        };
+        tokio::join!(telling, pushing);
+        assert_eq!(told, BURST);
+        assert_eq!(start.elapsed(), REFILL);
     }
 
     #[tokio::test]
