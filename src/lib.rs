@@ -11,7 +11,7 @@
 //! | 6 | [`gateway`] | the only room that knows both sides |
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
-//! | 3 | [`telemetry`] | logs, numbers |
+//! | 3 | [`telemetry`] | logs |
 //! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 

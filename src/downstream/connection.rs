@@ -34,7 +34,7 @@ const OUT_LIMIT: usize = 32 << 20;
 /// Bytes of answers that nobody has taken yet, at most; then no more is read.
 const IN_LIMIT: usize = 32 << 20;
 /// Requests that wait for answers, at most.
-const PENDING_LIMIT: usize = 4096;
+const PENDING_LIMIT: usize = 2048;
 /// With so few requests on their way, a stream that stays open among them, the next is not likely to follow at once.
 const FEW: usize = 2;
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_p
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child as Process, ChildStderr, Command};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +25,8 @@ use crate::transport::{Channel, PIPE};
 
 /// What is kept of a child's stderr (D-27).
 const RING: usize = 64 << 10;
+/// How long its last words are waited for when it is gone.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Between two looks at a group that should be gone.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -49,6 +52,8 @@ pub(super) struct Child {
     group: Pid,
     guard: Arc<Guard>,
     stderr: Arc<StderrRing>,
+    /// Drains it; ended with the child, for a stray that keeps it open must not keep us.
+    draining: JoinHandle<()>,
     /// Nobody of its group is left.
     ended: bool,
 }
@@ -58,7 +63,10 @@ impl Drop for Child {
     fn drop(&mut self) {
         if !self.ended {
             let _ = kill_process_group(self.group, Signal::KILL);
+            // The number may soon be another's: the guard must forget it.
+            self.guard.remove(self.group);
         }
+        self.draining.abort();
     }
 }
 
@@ -84,14 +92,16 @@ pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) ->
     let streams = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err(io::ErrorKind::BrokenPipe.into()) };
     let ring = Arc::new(StderrRing::default());
-    tasks.spawn(Arc::clone(&ring).drain(stderr));
+    let draining = tasks.spawn(Arc::clone(&ring).drain(stderr));
+    // From here on, whatever fails, the child goes with what is returned or dropped.
+    let child = Child { process, group: pid, guard: Arc::clone(guard), stderr: ring, draining, ended: false };
     let (stdin, stdout) = (stdin.into_owned_fd()?, stdout.into_owned_fd()?);
     for stream in [&stdin, &stdout] {
         // Fewer wake-ups for long answers; a smaller buffer works as well.
         let _ = rustix::pipe::fcntl_setpipe_size(stream, PIPE);
     }
     let channel = Channel::new(pipe::Receiver::from_owned_fd(stdout)?, pipe::Sender::from_owned_fd(stdin)?);
-    Ok((Child { process, group: pid, guard: Arc::clone(guard), stderr: ring, ended: false }, channel))
+    Ok((child, channel))
 }
 
 impl Child {
@@ -139,6 +149,8 @@ impl Child {
         } else {
             self.ended = true;
             self.guard.remove(self.group);
+            // What it said last may still be on its way.
+            let _ = timeout(LAST_WORDS, &mut self.draining).await;
         }
         status
     }

@@ -15,7 +15,7 @@ use super::Fault;
 use super::connection::Connection;
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Malformed, Span};
-use crate::protocol::message::{Message, NoMessage, Part, Why, own_id, pick};
+use crate::protocol::message::{Message, NoMessage, Part, Why, id_at_end, own_id, pick};
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
@@ -201,33 +201,11 @@ impl Receiver {
             let read = Message::read(head, &mut self.index);
             read.err().and_then(|no| no.id).and_then(|id| own_id(id.of(head)))
         };
-        let id = in_head.or_else(|| id_at_end(tail)).filter(|&id| self.connection.waits(id));
+        let id = in_head.or_else(|| id_at_end(tail).and_then(own_id)).filter(|&id| self.connection.waits(id));
         let server = &self.connection.key;
         tracing::warn!(%server, length, limit = MAX_LINE, "an over-long line; dropped");
         if let Some(id) = id.or_else(|| self.connection.only_one()) {
             self.connection.settle(id, Err(Fault::TooLarge { size: length, limit: MAX_LINE as u64 }));
         }
-    }
-}
-
-/// The id that closes a message, as in `…,"jsonrpc":"2.0","id":7}` or `…,"id":7,"jsonrpc":"2.0"}`.
-fn id_at_end(tail: &[u8]) -> Option<u64> {
-    let text = String::from_utf8_lossy(tail);
-    let (_, after) = text.rsplit_once("\"id\"")?;
-    let compact: String = after.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let inner = compact.strip_prefix(':')?.strip_suffix('}')?;
-    own_id(inner.strip_suffix(",\"jsonrpc\":\"2.0\"").unwrap_or(inner).as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_of_an_over_long_answer_is_found_at_its_end() {
-        assert_eq!(id_at_end(br#"xxx"}]},"jsonrpc":"2.0","id":17}"#), Some(17));
-        assert_eq!(id_at_end(br#"xxx"}]}, "id" : "17", "jsonrpc": "2.0" } "#), Some(17));
-        assert_eq!(id_at_end(br#"xx "id":17,"more":1}"#), None);
-        assert_eq!(id_at_end(b"nothing"), None);
     }
 }

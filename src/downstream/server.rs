@@ -24,8 +24,10 @@ use crate::config::settings::{EraChoice, ServerSettings, Start};
 use crate::ident::ServerKey;
 use crate::policy::verdict::Permit;
 use crate::protocol::call::ToolCall;
+use crate::protocol::code;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
+use crate::protocol::reply::{Body, Reply};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
@@ -605,7 +607,8 @@ impl Actor {
     /// Lists it for the gateway; false when that failed.
     async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed) -> bool {
         let pages = if agreed.tools {
-            list::tools(connection, self.server.settings.timeouts.start).await
+            let limit = self.server.settings.timeouts.start;
+            timeout(limit, list::tools(connection, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
         } else {
             Ok(list::Pages::default())
         };
@@ -644,10 +647,11 @@ async fn listen(connection: Arc<Connection>) {
         });
         let Ok(waiting) = asked else { return };
         let ended = waiting.answer().await;
-        match ended {
-            Ok(answer) if matches!(answer.reply.body, crate::protocol::reply::Body::Result(_)) => {}
-            // It has no such stream, or it is gone.
-            _ => return,
+        if let Ok(Answer { reply: Reply { body: Body::Error(error), .. }, .. }) = &ended
+            && matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS)
+        {
+            // It has no such stream.
+            return;
         }
         if connection.closed.run_until_cancelled(sleep(retry)).await.is_none() {
             return;

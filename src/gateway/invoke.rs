@@ -13,6 +13,7 @@ use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::Era;
+use crate::shown::shown;
 use crate::transport::upward::Upward;
 
 /// What a server answered to a call, for the host's adapter to write.
@@ -69,7 +70,7 @@ fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
                 Some(_) if answer.era == Era::Legacy => Ok(Outcome::Result(answer, spans)),
                 // Neither input nor tasks were offered to it (CAP-6, ENV-6).
                 Some(kind) => {
-                    let kind = String::from_utf8_lossy(&kind[..kind.len().min(40)]).into_owned();
+                    let kind = shown(&kind[..kind.len().min(40)]);
                     Err(Failure::invalid_result(server, &format!("its resultType is {kind}")))
                 }
             }

@@ -151,6 +151,24 @@ pub fn own_id(raw: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// The raw id that closes a message, as in `…,"jsonrpc":"2.0","id":7}` or `…,"id":7,"jsonrpc":"2.0"}`: for messages
+/// of which only the ends are known.
+pub fn id_at_end(tail: &[u8]) -> Option<&[u8]> {
+    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
+    let after = tail[at + 4..].trim_ascii().strip_prefix(b":")?.strip_suffix(b"}")?.trim_ascii();
+    let id = match memchr::memmem::find(after, b",") {
+        Some(comma) => {
+            let (id, rest) = after.split_at(comma);
+            let rest: Vec<u8> = rest.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            (rest == b",\"jsonrpc\":\"2.0\"").then(|| id.trim_ascii())?
+        }
+        None => after,
+    };
+    let number = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
+    let text = id.len() >= 2 && id.starts_with(b"\"") && id.ends_with(b"\"") && !id[1..id.len() - 1].contains(&b'"');
+    ((number || text) && std::str::from_utf8(id).is_ok() && !id.contains(&b'\\')).then_some(id)
+}
+
 /// Two members with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate;
@@ -276,6 +294,15 @@ mod tests {
         let no =
             Message::read(b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"\xff\"}", &mut Index::new()).unwrap_err();
         assert!(no.id.is_some());
+    }
+
+    #[test]
+    fn the_id_of_an_over_long_message_is_found_at_its_end() {
+        assert_eq!(id_at_end(br#"xxx"}]},"jsonrpc":"2.0","id":17}"#), Some(&b"17"[..]));
+        assert_eq!(id_at_end(br#"xxx"}]}, "id" : "17", "jsonrpc": "2.0" } "#), Some(&b"\"17\""[..]));
+        for none in [&br#"xx "id":17,"more":1}"#[..], b"nothing", br#""id":}"#, br#""id":"a"b"}"#, br#""id":1"#] {
+            assert_eq!(id_at_end(none), None);
+        }
     }
 
     #[test]

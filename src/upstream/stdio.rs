@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use crate::gateway::{Failure, Gateway};
 use crate::protocol::json::{Index, Span};
-use crate::protocol::message::{Message, NoMessage};
+use crate::protocol::message::{Message, NoMessage, id_at_end};
 use crate::transport::Channel;
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
 use crate::transport::outbox::Outbox;
@@ -88,10 +88,10 @@ async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send
         }
         match lines.next().await {
             Ok(Some(Frame::Line(line))) => session.line(&line, &mut index),
-            Ok(Some(Frame::TooLong { head, length, .. })) => {
+            Ok(Some(Frame::TooLong { head, tail, length })) => {
                 let failure = Failure::message_too_long(length, MAX_LINE);
-                match id_in(&head, &mut index) {
-                    Some(id) => session.refuse(id.of(&head), &failure),
+                match id_in(&head, &mut index).map(|id| id.of(&head)).or_else(|| id_at_end(&tail)) {
+                    Some(id) => session.refuse(id, &failure),
                     None => session.unreadable(&failure),
                 }
             }
