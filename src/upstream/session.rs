@@ -28,6 +28,8 @@ use crate::transport::upward::{Happening, Upward};
 const MAX_RUNNING: usize = 4096;
 /// Bytes of requests that run, at most; beyond them no more is read (§9).
 pub(super) const MAX_BYTES: usize = 64 << 20;
+/// Messages of one array that are served, at most: their answers are gathered before they are written.
+const MAX_BATCH: usize = 128;
 /// Listen streams of one host, at most (SUB-13).
 const MAX_LISTENS: usize = 16;
 
@@ -115,10 +117,17 @@ impl Session {
     fn batch(self: &Arc<Self>, line: &Bytes, index: &mut Index) {
         let places = Places::new(self.outbox.clone());
         let mut any = false;
-        for element in json::elements(line) {
+        for (count, element) in json::elements(line).enumerate() {
             any = true;
             let element = line.slice_ref(element);
             let read = Message::read(&element, index);
+            if count >= MAX_BATCH {
+                if let Ok(Message::Request { id, .. }) = read {
+                    let failure = Failure::limit("Too many messages in one array");
+                    places.reply_to(element.slice(id.range())).send(|out, id| write::failure(out, Some(id), &failure));
+                }
+                continue;
+            }
             self.message(&element, index, read, &|id| places.reply_to(id), true);
         }
         if !any {

@@ -145,6 +145,24 @@ async fn i9_a_server_that_stalls_delays_nobody_elses_call() {
     world.end().await;
 }
 
+/// D-32: the answers of an array are gathered, so their number is bounded; each request still gets one.
+#[tokio::test(start_paused = true)]
+async fn env9_what_an_array_holds_beyond_the_bound_is_refused_by_id() {
+    let mut world = World::new(vec![server("a")]);
+    let mut host = world.host();
+    let mut a = world.accept("a").await;
+    a.legacy(&["t"]).await;
+    host.open("2025-03-26").await;
+    let ping = |id: i64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    host.say((0..200).map(ping).collect()).await;
+    let answers = host.next().await.unwrap();
+    let answers = answers.as_array().unwrap_or_else(|| panic!("no array: {answers}"));
+    assert_eq!(answers.len(), 200);
+    let refused = answers.iter().filter(|answer| answer["error"]["data"]["reason"] == "limit").count();
+    assert_eq!(refused, 200 - 128);
+    world.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn env9_a_batch_is_answered_in_one_array_without_what_was_cancelled() {
     let mut world = World::new(vec![server("a")]);
