@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::render::Needs;
 use crate::protocol::json::{self, Span};
+use crate::shown::shown_str;
 
 /// Largest definition (threat model §9).
 pub const MAX_DEFINITION: usize = 256 * 1024;
@@ -64,7 +65,7 @@ pub struct Dropped {
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Some(name) => write!(f, "tool \"{}\": {}", name.escape_debug(), self.fault),
+            Some(name) => write!(f, "tool \"{}\": {}", shown_str(name), self.fault),
             None => write!(f, "tool at position {}: {}", self.index, self.fault),
         }
     }

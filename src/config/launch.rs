@@ -53,6 +53,9 @@ pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings:
         server.args.iter().enumerate().map(|(index, arg)| maker.text(arg, &format!("{args_path}[{index}]"))).collect();
 
     let mut env = ground.inherited.clone();
+    // What `pass_env` lets through may be a secret as well.
+    let confided = env.iter().filter(|(name, _)| name.to_str().is_some_and(names_a_secret));
+    maker.secrets.extend(confided.map(|(_, value)| value.clone()));
     let env_path = join(path, "env");
     for (name, value) in &server.env {
         if let Some(value) = maker.text(value, &join(&env_path, name)) {

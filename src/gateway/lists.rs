@@ -29,6 +29,8 @@ const LATEST: Duration = Duration::from_millis(800);
 const LEGACY_TTL: Duration = Duration::from_secs(60);
 /// The longest a list holds.
 const MAX_TTL: Duration = Duration::from_secs(300);
+/// Entries left out of one list that are named in the log.
+const MAX_TOLD: usize = 20;
 /// Longest instructions of one server, and of all (CAP-3).
 const MAX_INSTRUCTIONS: usize = 2 << 10;
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
@@ -130,8 +132,11 @@ impl Lists {
                 Ok(tools) => {
                     let same = part.tools.as_ref().is_some_and(|known| known.same_as(&tools));
                     if !same {
-                        for dropped in tools.dropped() {
+                        for dropped in tools.dropped().iter().take(MAX_TOLD) {
                             tracing::warn!(server = %key, "left out of its list: {dropped}");
+                        }
+                        if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
+                            tracing::warn!(server = %key, more, "more were left out of its list");
                         }
                         part.tools = Some(Arc::new(tools));
                     }
