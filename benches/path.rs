@@ -10,13 +10,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use onegate::config::settings::{
-    EraChoice, GatewaySettings, ItemFilter, Launch, LogFormat, ServerSettings, Settings, Start, TelemetrySettings,
-    Timeouts,
+    EraChoice, Launch, LogFormat, Reach, ServerSettings, Settings, Start, TelemetrySettings,
 };
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
 use onegate::ident::ServerKey;
@@ -181,22 +179,10 @@ fn server(number: usize, era: Era) -> ServerSettings {
         identity: key.clone(),
         secrets: Vec::new(),
     };
-    ServerSettings {
-        key: ServerKey::new(&key).expect("a key"),
-        title: None,
-        launch: Ok(launch),
-        start: Start::Eager,
-        era: if era == Era::Modern { EraChoice::Modern } else { EraChoice::Legacy },
-        prefix: key,
-        idle_stop: None,
-        timeouts: Timeouts {
-            start: Duration::from_secs(60),
-            probe: Duration::from_secs(3),
-            call: Duration::from_secs(60),
-            call_max: Duration::from_secs(900),
-        },
-        tools: ItemFilter::default(),
-    }
+    let mut server = ServerSettings::new(ServerKey::new(&key).expect("a key"), Ok(Reach::Launch(launch)));
+    server.start = Start::Eager;
+    server.era = if era == Era::Modern { EraChoice::Modern } else { EraChoice::Legacy };
+    server
 }
 
 /// A host in front of a gateway in front of servers.
@@ -222,11 +208,9 @@ impl Way {
         let tools = format!("[{}]", defined.collect::<Vec<_>>().join(","));
         let (ours, theirs) = Channel::pair();
         let gateway = runtime.block_on(async {
-            let settings = Settings {
-                gateway: GatewaySettings { instructions: None, name_budget: 45, state: PathBuf::new() },
-                servers: (0..servers).map(|number| server(number, era)).collect(),
-                telemetry: TelemetrySettings { log: String::new(), format: LogFormat::Pretty },
-            };
+            let servers = (0..servers).map(|number| server(number, era)).collect();
+            let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty };
+            let settings = Settings::of(servers, PathBuf::new(), telemetry);
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
             let gateway = Gateway::start(settings, connect, &EraMemory::none(), &tasks);
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));

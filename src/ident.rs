@@ -3,6 +3,7 @@
 //! Deliberately knows nothing of where a name comes from.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The identity of a server: its key in the configuration, `^[a-z][a-z0-9-]{0,15}$`.
 ///
@@ -87,6 +88,44 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Who calls: made from authentication alone, never from what a host says of itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The one local user of a stdio front.
+    pub fn stdio() -> Self {
+        Self("stdio".into())
+    }
+
+    /// Everybody, where an HTTP front asks nobody for a proof.
+    pub fn anonymous() -> Self {
+        Self("anonymous".into())
+    }
+
+    /// Whoever has the API key of this name.
+    pub fn key(name: &str) -> Self {
+        Self(format!("key:{name}").into())
+    }
+
+    /// As written in policy and audit.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Principal({})", self.0)
     }
 }
 

@@ -13,10 +13,7 @@ use super::exit::Exit;
 use super::progress::Starting;
 use super::{call, out, run, tools};
 use crate::config::Environment;
-use crate::config::settings::{
-    EraChoice, GatewaySettings, ItemFilter, Launch, LogFormat, ServerSettings, Settings, Start, TelemetrySettings,
-    Timeouts,
-};
+use crate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use crate::daemon::{Daemon, Ended};
 use crate::gateway::{Gateway, Outcome, Pace};
 use crate::ident::{Secret, ServerKey};
@@ -81,36 +78,21 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
 
 fn settings(program: &Path, log: &str) -> anyhow::Result<Settings> {
     let servers = ["clock", "notes"].into_iter().map(|name| server(program, name)).collect::<anyhow::Result<_>>()?;
-    Ok(Settings {
-        gateway: GatewaySettings {
-            instructions: None,
-            name_budget: 45,
-            state: Environment::of_process().state_folder().join("demo"),
-        },
-        servers,
-        telemetry: TelemetrySettings { log: log.to_owned(), format: LogFormat::Pretty },
-    })
+    let telemetry = TelemetrySettings { log: log.to_owned(), format: LogFormat::Pretty };
+    Ok(Settings::of(servers, Environment::of_process().state_folder().join("demo"), telemetry))
 }
 
 fn server(program: &Path, name: &str) -> anyhow::Result<ServerSettings> {
-    let second = Duration::from_secs(1);
-    Ok(ServerSettings {
-        key: ServerKey::new(name)?,
-        title: None,
-        launch: Ok(Launch {
-            program: program.to_owned(),
-            command: "onegate".to_owned(),
-            args: vec![Secret::new("demo-server"), Secret::new(name)],
-            env: BTreeMap::new(),
-            cwd: None,
-            identity: format!("demo-{name}-{}", env!("CARGO_PKG_VERSION")),
-            secrets: Vec::new(),
-        }),
-        start: Start::Lazy,
-        era: EraChoice::Auto,
-        prefix: name.to_owned(),
-        idle_stop: None,
-        timeouts: Timeouts { start: second * 10, probe: second * 3, call: second * 60, call_max: second * 900 },
-        tools: ItemFilter::default(),
-    })
+    let launch = Launch {
+        program: program.to_owned(),
+        command: "onegate".to_owned(),
+        args: vec![Secret::new("demo-server"), Secret::new(name)],
+        env: BTreeMap::new(),
+        cwd: None,
+        identity: format!("demo-{name}-{}", env!("CARGO_PKG_VERSION")),
+        secrets: Vec::new(),
+    };
+    let mut server = ServerSettings::new(ServerKey::new(name)?, Ok(Reach::Launch(launch)));
+    server.timeouts.start = Duration::from_secs(10);
+    Ok(server)
 }

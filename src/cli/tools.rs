@@ -150,7 +150,7 @@ pub(super) fn tell_failed(gateway: &Gateway) -> bool {
         if !matches!(*server.state().borrow(), State::Ready { .. } | State::Idle) {
             any = true;
             let why = server.last_error().unwrap_or_else(|| "it was not ready in time".to_owned());
-            let command = server.settings().launch.as_ref().map_or("", |launch| launch.command.as_str());
+            let command = server.settings().launch().map_or("", |launch| launch.command.as_str());
             out::say(&format!("onegate: server {} cannot be used: {why}", server.key()));
             if !command.is_empty() {
                 let command = shown_str(command);

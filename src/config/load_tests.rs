@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use super::super::settings::{EraChoice, Launch, LogFormat, ServerSettings, Start};
+use super::super::settings::{EraChoice, Launch, LogFormat, Reach, ServerSettings, Start};
 use super::*;
 
 /// A machine of its own.
@@ -96,8 +96,9 @@ fn server<'l>(loaded: &'l Loaded, key: &str) -> &'l ServerSettings {
 }
 
 fn launch<'l>(loaded: &'l Loaded, key: &str) -> &'l Launch {
-    match &server(loaded, key).launch {
-        Ok(launch) => launch,
+    match &server(loaded, key).reach {
+        Ok(Reach::Launch(launch)) => launch,
+        Ok(Reach::Remote(_)) => panic!("no process"),
         Err(fault) => panic!("{fault:?}"),
     }
 }
@@ -421,9 +422,9 @@ fn what_is_missing_disables_that_server_alone() {
             "c.toml:9: servers.b.command: the command `./bin/x` is not found; check the path, and that it may be executed",
         ]
     );
-    let fault = server(&loaded, "a").launch.as_ref().err().unwrap();
+    let fault = server(&loaded, "a").reach.as_ref().err().unwrap();
     assert_eq!(fault.key, "servers.a.args[1]");
-    assert!(server(&loaded, "b").launch.is_err() && server(&loaded, "c").launch.is_ok());
+    assert!(server(&loaded, "b").reach.is_err() && server(&loaded, "c").reach.is_ok());
 
     let alone = World::new().config("c.toml", "[servers.a]\ncommand = \"no-such\"\n").load();
     assert_eq!(
@@ -562,7 +563,7 @@ fn no_secret_is_in_any_fault_or_note_d025_i_34() {
         shown += &format!("\n{fault} {fault:?}");
     }
     for server in &loaded.settings.servers {
-        if let Err(fault) = &server.launch {
+        if let Err(fault) = &server.reach {
             shown += &format!("\n{fault:?}");
         }
     }

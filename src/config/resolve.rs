@@ -17,8 +17,8 @@ use super::layers::{Layer, Origins};
 use super::period;
 use super::schema::{self, Era, File, Format};
 use super::settings::{
-    EraChoice, GatewaySettings, ItemFilter, LogFormat, ServerFault, ServerSettings, Settings, Start, TelemetrySettings,
-    Timeouts,
+    AuthSettings, EraChoice, GatewaySettings, HttpSettings, ItemFilter, LogFormat, ProfileSettings, Reach, ServerFault,
+    ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
 
 /// What resolving gave.
@@ -79,7 +79,10 @@ pub(super) fn resolve(
     };
     Resolved {
         settings: Settings {
-            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state },
+            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key: None },
+            profiles: vec![ProfileSettings::everything()],
+            http: HttpSettings::default(),
+            auth: AuthSettings::default(),
             servers,
             telemetry: TelemetrySettings {
                 log: file.telemetry.log,
@@ -131,7 +134,7 @@ impl Resolver<'_> {
         let launch = self.launch(&server, guest, &path);
         ServerSettings {
             title: guest.and_then(|guest| guest.title.clone()),
-            launch,
+            reach: launch.map(Reach::Launch),
             start: match server.start {
                 schema::Start::Lazy => Start::Lazy,
                 schema::Start::Eager => Start::Eager,
@@ -144,7 +147,12 @@ impl Resolver<'_> {
             prefix,
             idle_stop: server.idle_stop.0,
             timeouts,
+            sharing: Sharing::Auto,
+            limits: ServerLimits::default(),
             tools: ItemFilter { allow: server.tools.allow, deny: server.tools.deny },
+            prompts: ItemFilter::default(),
+            resources: ItemFilter::default(),
+            templates: ItemFilter::default(),
             key,
         }
     }

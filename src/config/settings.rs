@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,8 +17,28 @@ pub struct Settings {
     pub gateway: GatewaySettings,
     /// `[servers.*]`, in byte order of their keys, disabled ones left out.
     pub servers: Vec<ServerSettings>,
+    /// `[profiles.*]`; the first is `default`, which shows everything when it is not configured.
+    pub profiles: Vec<ProfileSettings>,
+    /// `[http]`.
+    pub http: HttpSettings,
+    /// `[auth]`.
+    pub auth: AuthSettings,
     /// `[telemetry]`.
     pub telemetry: TelemetrySettings,
+}
+
+impl Settings {
+    /// These servers and the defaults of the configuration, `state` aside.
+    pub fn of(servers: Vec<ServerSettings>, state: PathBuf, telemetry: TelemetrySettings) -> Self {
+        Self {
+            gateway: GatewaySettings { instructions: None, name_budget: 45, state, seal_key: None },
+            servers,
+            profiles: vec![ProfileSettings::everything()],
+            http: HttpSettings::default(),
+            auth: AuthSettings::default(),
+            telemetry,
+        }
+    }
 }
 
 /// `[gateway]`.
@@ -26,8 +47,10 @@ pub struct GatewaySettings {
     pub instructions: Option<String>,
     /// Longest exposed tool name, 24…128.
     pub name_budget: usize,
-    /// Folder for what survives a restart (remembered eras).
+    /// Folder for what survives a restart (remembered eras, the seal key).
     pub state: PathBuf,
+    /// The key of seals, shared by replicas; `None` = made once and kept in the state folder.
+    pub seal_key: Option<Secret>,
 }
 
 /// `[telemetry]`.
@@ -53,8 +76,8 @@ pub struct ServerSettings {
     pub key: ServerKey,
     /// The name it had in a foreign file, when that was not its key.
     pub title: Option<String>,
-    /// How to start it, or why that cannot be done: such a server is disabled, the others go on.
-    pub launch: Result<Launch, ServerFault>,
+    /// How to reach it, or why that cannot be done: such a server is disabled, the others go on.
+    pub reach: Result<Reach, ServerFault>,
     /// When it is started.
     pub start: Start,
     /// Which era to speak to it.
@@ -65,8 +88,202 @@ pub struct ServerSettings {
     pub idle_stop: Option<Duration>,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// Who shares a connection to it.
+    pub sharing: Sharing,
+    /// Its bounds.
+    pub limits: ServerLimits,
     /// Which tools are visible, by native name.
     pub tools: ItemFilter,
+    /// Which prompts are visible, by native name.
+    pub prompts: ItemFilter,
+    /// Which resources are visible, by native URI.
+    pub resources: ItemFilter,
+    /// Which resource templates are visible, by native template.
+    pub templates: ItemFilter,
+}
+
+impl ServerSettings {
+    /// A server with the defaults of the configuration; its prefix is its key.
+    pub fn new(key: ServerKey, reach: Result<Reach, ServerFault>) -> Self {
+        Self {
+            prefix: key.to_string(),
+            key,
+            title: None,
+            reach,
+            start: Start::Lazy,
+            era: EraChoice::Auto,
+            idle_stop: None,
+            timeouts: Timeouts::default(),
+            sharing: Sharing::Auto,
+            limits: ServerLimits::default(),
+            tools: ItemFilter::default(),
+            prompts: ItemFilter::default(),
+            resources: ItemFilter::default(),
+            templates: ItemFilter::default(),
+        }
+    }
+
+    /// How it is launched, when it is a process of ours that can be.
+    pub fn launch(&self) -> Option<&Launch> {
+        match &self.reach {
+            Ok(Reach::Launch(launch)) => Some(launch),
+            _ => None,
+        }
+    }
+
+    /// What remembered eras are filed under; empty for a server that cannot be reached.
+    pub fn identity(&self) -> &str {
+        match &self.reach {
+            Ok(Reach::Launch(launch)) => &launch.identity,
+            Ok(Reach::Remote(remote)) => &remote.identity,
+            Err(_) => "",
+        }
+    }
+
+    /// What must not be shown of its words.
+    pub fn secrets(&self) -> &[Secret] {
+        match &self.reach {
+            Ok(Reach::Launch(launch)) => &launch.secrets,
+            Ok(Reach::Remote(remote)) => &remote.secrets,
+            Err(_) => &[],
+        }
+    }
+}
+
+/// How a server is reached.
+pub enum Reach {
+    /// As a child process on pipes.
+    Launch(Launch),
+    /// By HTTP.
+    Remote(Remote),
+}
+
+/// A server behind a URL.
+pub struct Remote {
+    /// Its endpoint, `http` or `https`, without user, password or fragment. A query may hold secrets.
+    pub url: url::Url,
+    /// Headers of the operator on every request, expanded; names are lower case and none of the protocol's own.
+    pub headers: Vec<(http::HeaderName, Secret)>,
+    /// Only the HTTP+SSE transport of 2024-11-05 (`transport = "sse"`).
+    pub sse: bool,
+    /// SHA-256 (hex) of how it is reached, references unexpanded: no secret enters it.
+    pub identity: String,
+    /// What must not be shown of its words.
+    pub secrets: Vec<Secret>,
+}
+
+/// Who shares a connection to a server (contract of `sharing`, CON-*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// A modern one by all; a legacy one by the sessions of one principal with the same capabilities.
+    Auto,
+    /// By all, with no client capability declared (CON-3).
+    Shared,
+    /// By nobody: each legacy session has its own.
+    Session,
+    /// By one principal's requests.
+    Principal,
+}
+
+/// Bounds of one server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// Host requests that it works on at once; `None` = only the fixed bound of a connection.
+    pub concurrency: Option<usize>,
+    /// Host requests that wait for their turn beyond that.
+    pub queue: usize,
+    /// Largest answer that is passed on, in bytes.
+    pub max_result: u64,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { concurrency: None, queue: 256, max_result: 32 << 20 }
+    }
+}
+
+/// One endpoint's cut of the catalogue.
+#[derive(Clone, Debug)]
+pub struct ProfileSettings {
+    /// Its name, as in `/mcp/<name>`; `default` is `/mcp`.
+    pub name: String,
+    /// The servers that it shows; `None` = all.
+    pub servers: Option<Vec<ServerKey>>,
+    /// Which tools it shows, as `<server>/<native name>`.
+    pub tools: ItemFilter,
+}
+
+impl ProfileSettings {
+    /// The profile of a bare `run` and of `/mcp`.
+    pub const DEFAULT: &'static str = "default";
+
+    /// A default profile that shows everything.
+    pub fn everything() -> Self {
+        Self { name: Self::DEFAULT.to_owned(), servers: None, tools: ItemFilter::default() }
+    }
+}
+
+/// `[http]`: what `serve` listens on.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// The address; loopback by default.
+    pub listen: SocketAddr,
+    /// Values of `Host` that are taken beside loopback names and the listen address, with or without a port.
+    pub allowed_hosts: Vec<String>,
+    /// Values of `Origin` that are taken, exactly; loopback origins always are.
+    pub allowed_origins: Vec<String>,
+    /// Whether hosts of 2024-11-05 find the HTTP+SSE transport at `/sse`.
+    pub sse: bool,
+    /// Certificate chain and key; `None` = without TLS.
+    pub tls: Option<TlsSettings>,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 7410));
+        Self { listen, allowed_hosts: Vec::new(), allowed_origins: Vec::new(), sse: false, tls: None }
+    }
+}
+
+/// `[http] tls`.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// PEM file with the certificate chain.
+    pub cert: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
+}
+
+/// `[auth]`.
+#[derive(Clone, Debug, Default)]
+pub struct AuthSettings {
+    /// How hosts prove who they are.
+    pub mode: AuthMode,
+    /// The keys.
+    pub keys: Vec<ApiKey>,
+}
+
+/// How hosts of `serve` prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthMode {
+    /// With a bearer key.
+    #[default]
+    Keys,
+    /// Not at all; on loopback only.
+    None,
+}
+
+/// A bearer key: its hash alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Who has it: `key:<name>` is the principal.
+    pub name: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// Groups for policy.
+    pub groups: Vec<String>,
+    /// The first moment at which it is no longer taken.
+    pub expires: Option<std::time::SystemTime>,
 }
 
 /// A child process to start.
@@ -128,6 +345,13 @@ pub struct Timeouts {
     pub call: Duration,
     /// A call, progress or not (TMO-1).
     pub call_max: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self { start: second * 60, probe: second * 3, call: second * 60, call_max: second * 900 }
+    }
 }
 
 /// Allow and deny patterns over native names ([`crate::pattern`]); deny wins.

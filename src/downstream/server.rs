@@ -20,7 +20,7 @@ use super::handshake::{self, Agreed, Probe};
 use super::lifecycle::{Leave, Lifecycle};
 use super::process::{self, Child, Pace};
 use super::{EraMemory, Fault, Guard, list};
-use crate::config::settings::{EraChoice, ServerSettings, Start};
+use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::ServerKey;
 use crate::policy::verdict::Permit;
 use crate::protocol::call::ToolCall;
@@ -145,7 +145,11 @@ impl Processes {
 
 impl Connect for Processes {
     fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
-        let launch = server.launch.as_ref().map_err(|fault| format!("{}: {}", fault.key, fault.message))?;
+        let launch = match &server.reach {
+            Ok(Reach::Launch(launch)) => launch,
+            Ok(Reach::Remote(_)) => return Err("it is reached by HTTP".to_owned()),
+            Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
+        };
         let guard = self.guard.get_or_init(|| {
             Arc::new(Guard::start().unwrap_or_else(|error| {
                 tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
@@ -339,7 +343,7 @@ enum End {
 impl Actor {
     async fn run(self) {
         let server = Arc::clone(&self.server);
-        if let Err(fault) = &server.settings.launch {
+        if let Err(fault) = &server.settings.reach {
             let why = format!("{}: {}", fault.key, fault.message);
             tracing::warn!(server = %server.key, "disabled: {why}");
             server.note_error(&why);
@@ -451,7 +455,7 @@ impl Actor {
     }
 
     fn mask(&self) -> Mask {
-        Mask::new(self.server.settings.launch.as_ref().map_or(&[], |launch| &launch.secrets))
+        Mask::new(self.server.settings.secrets())
     }
 
     fn open(&self) -> Result<Session, String> {
@@ -477,11 +481,9 @@ impl Actor {
             Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
             None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
-        if let Ok(launch) = &server.settings.launch
-            && !server.stop.is_cancelled()
-        {
+        if !server.stop.is_cancelled() {
             // It may have failed on what was remembered of it: the next start asks again (PRB-8).
-            self.memory.forget(&launch.identity);
+            self.memory.forget(server.settings.identity());
         }
         session.connection.close(&why);
         Err(format!("{why}{}", self.retire(&mut session, pace).await))
@@ -490,7 +492,7 @@ impl Actor {
     /// Finds its era and shakes hands (PRB-1, PRB-2). The child is replaced when the probe killed it.
     async fn agree(&self, session: &mut Session, limit: Duration) -> Result<Agreed, String> {
         let settings = &self.server.settings;
-        let identity = settings.launch.as_ref().map_or("", |launch| launch.identity.as_str());
+        let identity = settings.identity();
         let remembered = match settings.era {
             EraChoice::Auto => self.memory.recall(identity),
             EraChoice::Modern => Some(Era::Modern),

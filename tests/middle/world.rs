@@ -5,10 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onegate::config::settings::{
-    EraChoice, GatewaySettings, ItemFilter, Launch, LogFormat, ServerSettings, Settings, Start, TelemetrySettings,
-    Timeouts,
-};
+use onegate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
 use onegate::ident::ServerKey;
 use onegate::transport::Channel;
@@ -54,22 +51,9 @@ pub(crate) fn server(key: &str) -> ServerSettings {
         identity: key.into(),
         secrets: Vec::new(),
     };
-    ServerSettings {
-        key: ServerKey::new(key).unwrap(),
-        title: None,
-        launch: Ok(launch),
-        start: Start::Lazy,
-        era: EraChoice::Auto,
-        prefix: key.into(),
-        idle_stop: Some(Duration::from_secs(600)),
-        timeouts: Timeouts {
-            start: Duration::from_secs(60),
-            probe: Duration::from_secs(3),
-            call: Duration::from_secs(60),
-            call_max: Duration::from_secs(900),
-        },
-        tools: ItemFilter::default(),
-    }
+    let mut server = ServerSettings::new(ServerKey::new(key).unwrap(), Ok(Reach::Launch(launch)));
+    server.idle_stop = Some(Duration::from_secs(600));
+    server
 }
 
 impl World {
@@ -84,11 +68,8 @@ impl World {
                 ((key.clone(), sender), (key, receiver))
             })
             .unzip();
-        let settings = Settings {
-            gateway: GatewaySettings { instructions: None, name_budget: 45, state: PathBuf::from("none") },
-            servers,
-            telemetry: TelemetrySettings { log: "off".into(), format: LogFormat::Pretty },
-        };
+        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty };
+        let settings = Settings::of(servers, PathBuf::from("none"), telemetry);
         let tasks = TaskTracker::new();
         let gateway = Gateway::start(settings, Arc::new(Memory(senders)), &EraMemory::none(), &tasks).unwrap();
         Self { gateway, tasks, stop: CancellationToken::new(), links }
