@@ -18,9 +18,11 @@ use onegate::config::settings::{
 };
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
 use onegate::ident::ServerKey;
-use onegate::protocol::call::ToolCall;
+use onegate::protocol::call::{Call, Leg};
+use onegate::protocol::capability::Capabilities;
 use onegate::protocol::json::Index;
 use onegate::protocol::message::Message;
+use onegate::protocol::method::Method;
 use onegate::protocol::version::{Era, Revision};
 use onegate::transport::Channel;
 use onegate::transport::line::{Frame, LineReader, MAX_LINE};
@@ -114,11 +116,13 @@ fn messages(c: &mut Criterion) {
     for modern in [None, Some(Revision::LATEST_MODERN)] {
         let era = modern.map_or(Era::Legacy, Revision::era);
         let mut out = Vec::with_capacity(1024);
+        let none = Capabilities::default();
         c.bench_function(&format!("call/read-and-push-{}", era.as_str()), |b| {
             b.iter(|| {
                 out.clear();
-                let call = ToolCall::read(black_box(&line), &index, params).expect("it is a call");
-                call.push_params(&mut out, b"\"echo\"", None, modern);
+                let call = Call::read(Method::ToolsCall, black_box(&line), &index, params).expect("it is a call");
+                let leg = Leg { token: None, modern, capabilities: &none, log_level: None, input: None, context: true };
+                call.push_params(&mut out, b"\"echo\"", &leg);
                 black_box(out.len())
             });
         });

@@ -15,6 +15,7 @@
 //! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 
+pub mod caller;
 pub mod catalog;
 pub mod cli;
 pub mod config;

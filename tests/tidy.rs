@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 16] = [
+const FLOORS: [(&str, u8); 17] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, u8); 16] = [
     ("telemetry", 3),
     ("transport", 2),
     ("config", 2),
+    ("caller", 2),
     ("protocol", 1),
     ("ident", 1),
     ("pattern", 1),

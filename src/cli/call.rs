@@ -9,12 +9,15 @@ use bytes::Bytes;
 use super::exit::Exit;
 use super::progress::Starting;
 use super::{Common, load, out, run, tools};
+use crate::caller::Caller;
 use crate::catalog::naming;
 use crate::daemon::Daemon;
 use crate::gateway::{Failure, Gateway, Outcome, Pace};
-use crate::protocol::call::ToolCall;
+use crate::protocol::call::Call;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::Message;
+use crate::protocol::method::Method;
+use crate::protocol::version::Revision;
 use crate::shown::{shown, shown_str};
 use crate::transport::upward::Upward;
 
@@ -66,7 +69,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 /// The call as a host would send it.
-pub(super) fn request(name: &str, arguments: &str) -> Result<ToolCall, String> {
+pub(super) fn request(name: &str, arguments: &str) -> Result<Call, String> {
     let mut index = Index::new();
     // By itself, so that it cannot end its own member and begin others.
     index.read(arguments.as_bytes()).map_err(|_| "the arguments are not a JSON object".to_owned())?;
@@ -77,13 +80,15 @@ pub(super) fn request(name: &str, arguments: &str) -> Result<ToolCall, String> {
     line.extend_from_slice(b"}}");
     let line = Bytes::from(line);
     match Message::read(&line, &mut index) {
-        Ok(Message::Request { params, .. }) => ToolCall::read(&line, &index, params).map_err(|why| why.to_string()),
+        Ok(Message::Request { params, .. }) => {
+            Call::read(Method::ToolsCall, &line, &index, params).map_err(|why| why.to_string())
+        }
         _ => Err("the arguments are not a JSON object".to_owned()),
     }
 }
 
-async fn call_and_show(args: &Args, call: ToolCall, gateway: &Gateway) -> anyhow::Result<Exit> {
-    let outcome = gateway.call_tool(&call, Arc::new(Upward::default())).await;
+async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Result<Exit> {
+    let outcome = gateway.call(&call, &Caller::stdio(Revision::LATEST_MODERN), Arc::new(Upward::default())).await;
     match outcome {
         Ok(Outcome::Result(answer, spans)) => {
             let result = spans.whole.of(&answer.reply.line);

@@ -12,11 +12,13 @@ use anyhow::Context as _;
 use super::exit::Exit;
 use super::progress::Starting;
 use super::{call, out, run, tools};
+use crate::caller::Caller;
 use crate::config::Environment;
 use crate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use crate::daemon::{Daemon, Ended};
 use crate::gateway::{Gateway, Outcome, Pace};
 use crate::ident::{Secret, ServerKey};
+use crate::protocol::version::Revision;
 use crate::telemetry;
 use crate::transport::upward::Upward;
 
@@ -67,7 +69,7 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
     for (name, arguments) in [("notes__add", r#"{"text":"bought milk"}"#), ("clock__now", "{}")] {
         out::text(&format!("\n> {name} {arguments}"))?;
         let call = call::request(name, arguments).map_err(anyhow::Error::msg)?;
-        match gateway.call_tool(&call, Arc::new(Upward::default())).await {
+        match gateway.call(&call, &Caller::stdio(Revision::LATEST_MODERN), Arc::new(Upward::default())).await {
             Ok(Outcome::Result(answer, spans)) => call::show_result(spans.whole.of(&answer.reply.line))?,
             Ok(Outcome::Error(..)) => anyhow::bail!("{name} answered with an error"),
             Err(failure) => anyhow::bail!("{}", failure.message),

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::Fault;
 use super::connection::{Connection, Deadlines};
+use crate::protocol::capability::Capabilities;
 use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::meta;
@@ -96,7 +97,7 @@ fn newest(dates: &[String], era: Era) -> Option<Revision> {
 pub(super) async fn probe(connection: &Arc<Connection>, limit: Duration) -> Probe {
     let asked = connection.request(Method::Discover, Some(Deadlines::within(limit)), None, |out, _| {
         out.extend_from_slice(b"{\"_meta\":{");
-        meta::push_protocol_keys(out, Revision::LATEST_MODERN);
+        meta::push_own_keys(out, Revision::LATEST_MODERN);
         out.extend_from_slice(b"}}");
     });
     let answer = match asked {
@@ -150,15 +151,14 @@ fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
 pub(super) async fn initialize(
     connection: &Arc<Connection>,
     proposed: Revision,
+    capabilities: &Capabilities,
     limit: Duration,
 ) -> Result<Agreed, Fault> {
     let waiting = connection.request(Method::Initialize, Some(Deadlines::within(limit)), None, |out, _| {
-        let params = format!(
-            r#"{{"protocolVersion":"{}","capabilities":{{}},"clientInfo":{}}}"#,
-            proposed.as_str(),
-            meta::IMPLEMENTATION
-        );
-        out.extend_from_slice(params.as_bytes());
+        let version = format!(r#"{{"protocolVersion":"{}","capabilities":"#, proposed.as_str());
+        out.extend_from_slice(version.as_bytes());
+        capabilities.push(out, proposed);
+        out.extend_from_slice(format!(r#","clientInfo":{}}}"#, meta::IMPLEMENTATION).as_bytes());
     })?;
     let answer = waiting.uncancellable().answer().await?;
     let line = &answer.reply.line;

@@ -97,7 +97,7 @@ fn push_params(out: &mut Vec<u8>, cursor: Option<&[u8]>, connection: &Connection
             out.push(b',');
         }
         out.extend_from_slice(b"\"_meta\":{");
-        meta::push_protocol_keys(out, revision);
+        meta::push_own_keys(out, revision);
         out.push(b'}');
     }
     out.push(b'}');

@@ -3,6 +3,7 @@
 //! Knows no host, no exposed name and no other server. What it lists goes to the gateway as raw pages; what it is
 //! asked comes with a permit.
 
+mod client;
 mod connection;
 mod era;
 pub mod guard;
@@ -16,11 +17,12 @@ mod tree;
 
 use std::time::Duration;
 
+pub use client::{Connect, Link, Processes, State};
 pub use connection::{Answer, Connection};
 pub use era::EraMemory;
 pub use guard::Guard;
 pub use process::Pace;
-pub use server::{Connect, Event, Link, Listing, Processes, Server, State};
+pub use server::{Event, Listing, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Failure, Gateway, LIST_DEADLINE};
+use crate::caller::Caller;
 use crate::catalog::naming;
 use crate::downstream::Answer;
 use crate::ident::{Kind, ServerKey};
-use crate::protocol::call::ToolCall;
+use crate::protocol::call::Call;
 use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
@@ -25,9 +26,9 @@ pub enum Outcome {
 }
 
 impl Gateway {
-    /// Calls a tool by its exposed name. Dropping the future cancels the call.
-    pub async fn call_tool(&self, call: &ToolCall, upward: Arc<Upward>) -> Result<Outcome, Failure> {
-        let name = json::text_of(call.name()).unwrap_or_default();
+    /// Serves a request that names an item. Dropping the future cancels it.
+    pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+        let name = json::text_of(call.target()).unwrap_or_default();
         let mut catalogue = self.lists.catalogue();
         if catalogue.resolve(&name).is_none() {
             // Rare and large: on the heap, so that every call is not as large as the rarest.
@@ -41,7 +42,8 @@ impl Gateway {
             // Everything that policy refuses today is hidden, and hidden is unknown.
             .map_err(|_| Failure::unknown_tool(&name))?;
         let server = &self.servers[route.server];
-        let answer = server.call_tool(permit, call, &route.native_json, upward).await.map_err(|fault| {
+        let asked = server.ask(permit, call, &route.native_json, None, caller, upward).await;
+        let answer = asked.map_err(|fault| {
             tracing::debug!(server = %server.key(), tool = &*route.native, %fault, "call failed");
             Failure::of_server(server.key(), &fault)
         })?;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalog::{Catalogue, Contribution, Fingerprint, ToolsPart};
 use crate::downstream::{Event, Listing};
-use crate::ident::ServerKey;
+use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
 use crate::protocol::version::{Era, Revision};
 
@@ -66,10 +66,14 @@ struct Part {
     settled: bool,
 }
 
-/// A list as it is published.
-pub struct ToolList {
+/// A list, or a page of one, as it is published.
+pub struct ItemList {
+    /// What it lists.
+    pub kind: Kind,
     /// The raw array.
-    pub tools: Bytes,
+    pub items: Bytes,
+    /// Where the next page begins; a cursor of ours, a raw string. `None` = this is the end.
+    pub next: Option<Bytes>,
     /// For how many milliseconds it holds (CCH-3).
     pub ttl_ms: u128,
     /// What it is of.
@@ -209,25 +213,25 @@ impl Lists {
         &self.places
     }
 
-    /// The list for hosts of a revision.
-    pub(super) async fn tools(&self, revision: Revision) -> ToolList {
-        self.settle().await;
-        self.tools_now(revision)
-    }
-
     /// Whether a list need not wait.
     pub(super) fn is_settled(&self) -> bool {
         *self.settled.borrow() == self.places.len()
             || self.deadline.get().is_some_and(|&deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn tools_now(&self, revision: Revision) -> ToolList {
+    pub(super) fn tools_now(&self, revision: Revision) -> ItemList {
         let catalogue = self.catalogue();
         let now = Instant::now();
         // A server that never listed may do so at any time: then nothing holds.
         let until = self.parts().iter().map(|part| part.until).min().flatten();
         let ttl = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
-        ToolList { tools: catalogue.tools(revision), ttl_ms: ttl.as_millis(), fingerprint: catalogue.fingerprint() }
+        ItemList {
+            kind: Kind::Tool,
+            items: catalogue.tools(revision),
+            next: None,
+            ttl_ms: ttl.as_millis(),
+            fingerprint: catalogue.fingerprint(),
+        }
     }
 
     /// Tells of changes of what hosts see.

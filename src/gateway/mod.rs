@@ -16,12 +16,13 @@ pub use crate::catalog::{Catalogue, Fingerprint};
 pub use crate::downstream::{Connect, EraMemory, Link, Pace, Processes, State};
 pub use fault::Failure;
 pub use invoke::Outcome;
-pub use lists::{LIST_DEADLINE, ToolList};
+pub use lists::{ItemList, LIST_DEADLINE};
 
+use crate::caller::Caller;
 use crate::config::settings::{ServerSettings, Settings};
 use crate::downstream::Server;
+use crate::ident::Kind;
 use crate::policy::{Policy, RulesError};
-use crate::protocol::version::Revision;
 use lists::{Lists, Place};
 
 /// Events of servers that wait to be taken in.
@@ -69,14 +70,25 @@ impl Gateway {
         self.lists.catalogue()
     }
 
-    /// The tools for hosts of a revision, when every server had its chance to list (LST-1).
-    pub async fn tools(&self, revision: Revision) -> ToolList {
-        self.lists.tools(revision).await
+    /// A list for this host, when every server had its chance to list (LST-1); from the cursor on, a raw string.
+    pub async fn list(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+        self.lists.settle().await;
+        self.list_of(kind, caller, cursor)
     }
 
     /// The same at once, when there is nothing to wait for.
-    pub fn tools_now(&self, revision: Revision) -> Option<ToolList> {
-        self.lists.is_settled().then(|| self.lists.tools_now(revision))
+    pub fn list_now(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Option<Result<ItemList, Failure>> {
+        self.lists.is_settled().then(|| self.list_of(kind, caller, cursor))
+    }
+
+    fn list_of(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+        match (kind, cursor) {
+            (_, Some(_)) => Err(Failure::bad_cursor()),
+            (Kind::Tool, None) => Ok(self.lists.tools_now(caller.revision)),
+            (Kind::Prompt | Kind::Resource | Kind::Template, None) => {
+                Err(Failure::unknown_method("lists of this kind"))
+            }
+        }
     }
 
     /// Waits until every server has listed or failed, without the hosts' deadline but with each server's own.

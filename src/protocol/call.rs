@@ -1,29 +1,49 @@
-//! A tool call in the language of the middle: the host's own bytes, and where in them the few things stand
-//! that a server must see otherwise.
+//! A request for one item of one server, in the language of the middle: the host's own bytes, and where in them the
+//! few things stand that a server must see otherwise.
 //!
-//! Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for its way.
+//! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe` and `completion/complete`: each
+//! names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
+//! its way.
 
 use bytes::Bytes;
 
+use super::capability::Capabilities;
 use super::json::{self, Index, Span};
+use super::level::LogLevel;
 use super::message::{Duplicate, Part, pick};
 use super::meta::{self, RequestMeta};
+use super::method::Method;
 use super::version::Revision;
 
-/// The params of a `tools/call`.
+/// The params of a request that names an item.
 #[derive(Clone, Debug)]
-pub struct ToolCall {
+pub struct Call {
+    /// Which request it is.
+    method: Method,
     /// The host's message.
     line: Bytes,
     /// The params object.
     params: Span,
-    /// The exposed name, raw.
-    name: Span,
+    /// The exposed name or URI, raw.
+    target: Span,
+    /// The object that holds it, when that is not the params: the reference of a completion.
+    reference: Option<Span>,
     /// The arguments: an object, or nothing.
     arguments: Option<Span>,
     meta: Option<Span>,
     /// Whether members stand beside those above, which pass too (ENV-11).
     others: bool,
+}
+
+/// What a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A tool, by its exposed name.
+    Tool,
+    /// A prompt, by its exposed name.
+    Prompt,
+    /// A resource or, for a completion, a template, by its exposed URI.
+    Uri,
 }
 
 /// Why the params of a call are refused.
@@ -35,6 +55,12 @@ pub enum BadCall {
     /// No name that is a string.
     #[error("params.name must be a string")]
     Name,
+    /// No URI that is a string.
+    #[error("params.uri must be a string")]
+    Uri,
+    /// No reference to a prompt or a resource.
+    #[error("params.ref must be an object of type ref/prompt with a name, or ref/resource with a uri")]
+    Reference,
     /// Arguments of another kind than an object (D052).
     #[error("params.arguments must be an object")]
     Arguments,
@@ -55,16 +81,53 @@ impl From<Duplicate> for BadCall {
     }
 }
 
-/// Members of a call's params that belong to one leg: its own task or its own rounds of input. They are not
-/// bridged, and a server that never declared them must not see them (§10.2).
+/// Members of a call's params that belong to one leg: its own task or its own rounds of input (§10.2). What a server
+/// shall see of a round is in [`Leg::input`].
 const LEG_ONLY: [&str; 3] = ["task", "inputResponses", "requestState"];
 
-impl ToolCall {
-    /// Reads the params of a call from the host's message.
-    pub fn read(line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
+/// How a call is written for one server.
+#[derive(Clone, Copy)]
+pub struct Leg<'a> {
+    /// Our token, when the host wants progress.
+    pub token: Option<u64>,
+    /// The revision of a modern server; `None` = legacy.
+    pub modern: Option<Revision>,
+    /// What the host can do, as far as this server may know (CAP-6). Unused towards a legacy one.
+    pub capabilities: &'a Capabilities,
+    /// Which log messages the host wants. Unused towards a legacy server.
+    pub log_level: Option<LogLevel>,
+    /// What answers a server's questions in this round (MRT-*).
+    pub input: Option<Input<'a>>,
+    /// Whether the server's revision knows the `context` of a completion (CMP-1).
+    pub context: bool,
+}
+
+/// The answers to a server's questions, and its own state; raw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Input<'a> {
+    /// `inputResponses`, an object.
+    pub responses: Option<&'a [u8]>,
+    /// `requestState`, a string, exactly as the server gave it (MRT-1).
+    pub state: Option<&'a [u8]>,
+}
+
+impl Call {
+    /// Reads the params of such a request from the host's message. Its method must be one that names an item.
+    pub fn read(method: Method, line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
         let params = params.filter(|p| line[p.span.start as usize] == b'{').ok_or(BadCall::Params)?;
-        let ([name, arguments, meta], others) = pick(line, index, params, ["name", "arguments", "_meta"])?;
-        let name = name.filter(|n| line[n.start as usize] == b'"').ok_or(BadCall::Name)?;
+        let key = match method {
+            Method::Complete => "ref",
+            Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",
+            _ => "name",
+        };
+        let ([named, arguments, meta], others) = pick(line, index, params, [key, "arguments", "_meta"])?;
+        let (target, reference) = match (method, named) {
+            (Method::Complete, Some(reference)) => (referred(line, reference)?, Some(reference)),
+            (Method::Complete, None) => return Err(BadCall::Reference),
+            (_, Some(target)) if line[target.start as usize] == b'"' => (target, None),
+            _ if key == "uri" => return Err(BadCall::Uri),
+            _ => return Err(BadCall::Name),
+        };
         let arguments = match arguments.map(|a| (a, line[a.start as usize])) {
             None | Some((_, b'n')) => None,
             Some((span, b'{')) => Some(span),
@@ -74,7 +137,8 @@ impl ToolCall {
         if meta.is_some_and(|m| line[m.start as usize] != b'{') {
             return Err(BadCall::Meta);
         }
-        let call = Self { line: line.clone(), params: params.span, name, arguments, meta, others: others > 0 };
+        let params = params.span;
+        let call = Self { method, line: line.clone(), params, target, reference, arguments, meta, others: others > 0 };
         let keys = meta.map(|meta| RequestMeta::read(meta.of(line))).unwrap_or_default();
         match keys.progress_token {
             _ if keys.twice => Err(BadCall::Duplicate),
@@ -83,9 +147,29 @@ impl ToolCall {
         }
     }
 
-    /// The exposed name, raw.
-    pub fn name(&self) -> &[u8] {
-        self.name.of(&self.line)
+    /// Which request it is.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// What it names.
+    pub fn kind(&self) -> Target {
+        match self.method {
+            Method::ToolsCall => Target::Tool,
+            Method::PromptsGet => Target::Prompt,
+            Method::Complete if self.reference.is_some_and(|r| is_prompt(r.of(&self.line))) => Target::Prompt,
+            _ => Target::Uri,
+        }
+    }
+
+    /// The exposed name or URI, raw.
+    pub fn target(&self) -> &[u8] {
+        self.target.of(&self.line)
+    }
+
+    /// The arguments, a raw object.
+    pub fn arguments(&self) -> Option<&[u8]> {
+        self.arguments.map(|arguments| arguments.of(&self.line))
     }
 
     /// How much of the host's message it holds.
@@ -98,50 +182,100 @@ impl ToolCall {
         RequestMeta::read(self.meta?.of(&self.line)).progress_token
     }
 
-    /// Appends the params as a server sees them: its own name for the tool (a raw string), our token when the
-    /// host wants progress, and the protocol keys of that leg, modern only.
-    pub fn push_params(&self, out: &mut Vec<u8>, native: &[u8], token: Option<u64>, modern: Option<Revision>) {
-        out.extend_from_slice(b"{\"name\":");
-        out.extend_from_slice(native);
+    /// What the host answers in this round, and the state that we gave it (MRT-3).
+    pub fn input(&self) -> Input<'_> {
+        let mut input = Input::default();
+        if self.others {
+            for entry in json::members(self.params.of(&self.line)) {
+                if entry.is("inputResponses") && entry.value.starts_with(b"{") {
+                    input.responses = Some(entry.value);
+                } else if entry.is("requestState") && entry.value.starts_with(b"\"") {
+                    input.state = Some(entry.value);
+                }
+            }
+        }
+        input
+    }
+
+    /// Appends the params as a server sees them: its own name for the item (a raw string), and what belongs to its
+    /// leg.
+    pub fn push_params(&self, out: &mut Vec<u8>, native: &[u8], leg: &Leg<'_>) {
+        match (self.reference, self.method) {
+            (Some(reference), _) => self.push_reference(out, reference, native),
+            (None, Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe) => {
+                out.extend_from_slice(b"{\"uri\":");
+                out.extend_from_slice(native);
+            }
+            (None, _) => {
+                out.extend_from_slice(b"{\"name\":");
+                out.extend_from_slice(native);
+            }
+        }
         if let Some(arguments) = self.arguments {
             out.extend_from_slice(b",\"arguments\":");
             out.extend_from_slice(arguments.of(&self.line));
         }
         if self.others {
-            self.push_others(out);
+            self.push_others(out, leg);
         }
-        if self.meta.is_some() || modern.is_some() {
-            self.push_meta(out, token, modern);
+        if let Some(input) = leg.input {
+            for (key, value) in [("inputResponses", input.responses), ("requestState", input.state)] {
+                if let Some(value) = value {
+                    push_member(out, key.as_bytes(), value);
+                }
+            }
+        }
+        if self.meta.is_some() || leg.modern.is_some() {
+            self.push_meta(out, leg);
         }
         out.push(b'}');
     }
 
-    fn push_others(&self, out: &mut Vec<u8>) {
+    fn push_reference(&self, out: &mut Vec<u8>, reference: Span, native: &[u8]) {
+        let prompt = is_prompt(reference.of(&self.line));
+        let key = if prompt { "name" } else { "uri" };
+        out.extend_from_slice(b"{\"ref\":{");
+        for (n, entry) in json::members(reference.of(&self.line)).enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            out.push(b'"');
+            out.extend_from_slice(entry.key);
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(if entry.is(key) { native } else { entry.value });
+        }
+        out.push(b'}');
+    }
+
+    fn push_others(&self, out: &mut Vec<u8>, leg: &Leg<'_>) {
+        let target = match (self.reference, self.method) {
+            (Some(_), _) => "ref",
+            (None, Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe) => "uri",
+            (None, _) => "name",
+        };
         for entry in json::members(self.params.of(&self.line)) {
-            let ours = ["name", "arguments", "_meta"].iter().chain(&LEG_ONLY).any(|name| entry.is(name));
-            if !ours {
-                out.extend_from_slice(b",\"");
-                out.extend_from_slice(entry.key);
-                out.extend_from_slice(b"\":");
-                out.extend_from_slice(entry.value);
+            let ours = [target, "arguments", "_meta"].iter().chain(&LEG_ONLY).any(|name| entry.is(name));
+            let unknown = self.method == Method::Complete && !leg.context && entry.is("context");
+            if !ours && !unknown {
+                push_member(out, entry.key, entry.value);
             }
         }
     }
 
-    fn push_meta(&self, out: &mut Vec<u8>, token: Option<u64>, modern: Option<Revision>) {
+    fn push_meta(&self, out: &mut Vec<u8>, leg: &Leg<'_>) {
         let before = out.len();
         out.extend_from_slice(b",\"_meta\":{");
         let open = out.len();
         if let Some(meta) = self.meta {
             meta::push_passing(out, meta.of(&self.line));
         }
-        if let Some(token) = token {
+        if let Some(token) = leg.token {
             out.extend_from_slice(b"\"progressToken\":");
             push_number(out, token);
             out.push(b',');
         }
-        if let Some(revision) = modern {
-            meta::push_protocol_keys(out, revision);
+        if let Some(revision) = leg.modern {
+            meta::push_protocol_keys(out, revision, leg.capabilities, leg.log_level);
         } else if out.len() == open {
             // Only keys of the host's leg: nothing is left to say.
             out.truncate(before);
@@ -150,6 +284,41 @@ impl ToolCall {
             out.pop();
         }
         out.push(b'}');
+    }
+}
+
+fn push_member(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b"\":");
+    out.extend_from_slice(value);
+}
+
+/// Whether the raw reference of a completion is to a prompt.
+fn is_prompt(reference: &[u8]) -> bool {
+    json::members(reference).any(|entry| entry.is("type") && entry.value == b"\"ref/prompt\"")
+}
+
+/// Where the name or URI of a reference stands.
+fn referred(line: &Bytes, reference: Span) -> Result<Span, BadCall> {
+    let raw = reference.of(line);
+    if !raw.starts_with(b"{") {
+        return Err(BadCall::Reference);
+    }
+    let resource = json::members(raw).any(|entry| entry.is("type") && entry.value == b"\"ref/resource\"");
+    let key = match (is_prompt(raw), resource) {
+        (true, false) => "name",
+        (false, true) => "uri",
+        _ => return Err(BadCall::Reference),
+    };
+    let mut found = json::members(raw).filter(|entry| entry.is(key));
+    match (found.next(), found.next()) {
+        (Some(entry), None) if entry.value.starts_with(b"\"") => {
+            let start = entry.value.as_ptr() as usize - line.as_ptr() as usize;
+            Ok(Span { start: start as u32, end: (start + entry.value.len()) as u32 })
+        }
+        (Some(_), Some(_)) => Err(BadCall::Duplicate),
+        _ => Err(BadCall::Reference),
     }
 }
 
@@ -174,19 +343,68 @@ mod tests {
     use super::super::message::Message;
     use super::*;
 
-    fn read(params: &str) -> Result<ToolCall, BadCall> {
-        let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
+    fn read_as(method: Method, params: &str) -> Result<Call, BadCall> {
+        let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#));
         let mut index = Index::new();
         match Message::read(&line, &mut index) {
-            Ok(Message::Request { params, .. }) => ToolCall::read(&line, &index, params),
+            Ok(Message::Request { params, .. }) => Call::read(method, &line, &index, params),
             other => panic!("{other:?}"),
         }
     }
 
-    fn down(params: &str, token: Option<u64>, modern: Option<Revision>) -> String {
+    fn read(params: &str) -> Result<Call, BadCall> {
+        read_as(Method::ToolsCall, params)
+    }
+
+    fn leg(token: Option<u64>, modern: Option<Revision>, none: &Capabilities) -> Leg<'_> {
+        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true }
+    }
+
+    fn written(call: &Call, native: &str, leg: &Leg<'_>) -> String {
         let mut out = Vec::new();
-        read(params).unwrap().push_params(&mut out, br#""n""#, token, modern);
+        call.push_params(&mut out, native.as_bytes(), leg);
         String::from_utf8(out).unwrap()
+    }
+
+    fn down(params: &str, token: Option<u64>, modern: Option<Revision>) -> String {
+        written(&read(params).unwrap(), r#""n""#, &leg(token, modern, &Capabilities::default()))
+    }
+
+    #[test]
+    fn cmp1_a_completion_is_named_inside_its_reference() {
+        let none = Capabilities::default();
+        let text = r#"{"ref":{"type":"ref/prompt","name":"a__p","x":1},"argument":{"name":"v","value":""},"context":{"arguments":{}}}"#;
+        let call = read_as(Method::Complete, text).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""a__p""#[..], Target::Prompt));
+        let mut leg = leg(None, None, &none);
+        assert_eq!(
+            written(&call, r#""p""#, &leg),
+            r#"{"ref":{"type":"ref/prompt","name":"p","x":1},"argument":{"name":"v","value":""},"context":{"arguments":{}}}"#
+        );
+        leg.context = false;
+        assert!(!written(&call, r#""p""#, &leg).contains("context"));
+        let call = read_as(Method::Complete, r#"{"ref":{"uri":"a:{x}","type":"ref/resource"}}"#).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""a:{x}""#[..], Target::Uri));
+        assert_eq!(written(&call, r#""b""#, &leg), r#"{"ref":{"uri":"b","type":"ref/resource"}}"#);
+        for bad in [r#"{}"#, r#"{"ref":"x"}"#, r#"{"ref":{"type":"ref/prompt"}}"#, r#"{"ref":{"name":"x"}}"#] {
+            assert_eq!(read_as(Method::Complete, bad).unwrap_err(), BadCall::Reference, "{bad}");
+        }
+    }
+
+    #[test]
+    fn mrt1_answers_and_state_go_down_as_the_round_says_and_never_as_the_host_wrote_them() {
+        let none = Capabilities::default();
+        let text = r#"{"uri":"x:1","inputResponses":{"k":{}},"requestState":"ours"}"#;
+        let call = read_as(Method::ResourcesRead, text).unwrap();
+        assert_eq!(call.input().state, Some(&br#""ours""#[..]));
+        let mut leg = leg(None, None, &none);
+        assert_eq!(written(&call, r#""y:1""#, &leg), r#"{"uri":"y:1"}"#);
+        leg.input = Some(Input { responses: call.input().responses, state: Some(br#""theirs""#) });
+        assert_eq!(
+            written(&call, r#""y:1""#, &leg),
+            r#"{"uri":"y:1","inputResponses":{"k":{}},"requestState":"theirs"}"#
+        );
+        assert_eq!(read_as(Method::ResourcesRead, r#"{"name":"x"}"#).unwrap_err(), BadCall::Uri);
     }
 
     #[test]

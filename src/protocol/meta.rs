@@ -2,7 +2,9 @@
 //!
 //! Reads raw objects that were validated with their message.
 
+use super::capability::Capabilities;
 use super::json::{self, Entry};
+use super::level::LogLevel;
 use super::version::Revision;
 
 /// Keys under this prefix belong to the protocol.
@@ -31,6 +33,8 @@ pub struct RequestMeta<'a> {
     pub capabilities: Option<&'a [u8]>,
     /// [`PROGRESS_TOKEN`].
     pub progress_token: Option<&'a [u8]>,
+    /// [`LOG_LEVEL`].
+    pub log_level: Option<&'a [u8]>,
     /// One of them stands twice (E-23).
     pub twice: bool,
 }
@@ -46,12 +50,20 @@ impl<'a> RequestMeta<'a> {
                 &mut read.version
             } else if entry.is(CLIENT_CAPABILITIES) {
                 &mut read.capabilities
+            } else if entry.is(LOG_LEVEL) {
+                &mut read.log_level
             } else {
                 continue;
             };
             read.twice |= known.replace(entry.value).is_some();
         }
         read
+    }
+
+    /// What the host of the request can do.
+    pub fn host_capabilities(&self) -> Capabilities {
+        // Most say `{}`.
+        self.capabilities.filter(|raw| *raw != b"{}").map(Capabilities::read).unwrap_or_default()
     }
 }
 
@@ -71,9 +83,14 @@ pub fn push_passing(out: &mut Vec<u8>, meta: &[u8]) {
     }
 }
 
-/// Appends the members of a modern request that name its sender: our version, our name, and what the host of
-/// this request can do as far as we bridge it.
-pub fn push_protocol_keys(out: &mut Vec<u8>, revision: Revision) {
+/// Appends the members of a modern request that name its sender: our version, our name, what the host of this
+/// request can do as far as we bridge it, and which log messages it wants.
+pub fn push_protocol_keys(
+    out: &mut Vec<u8>,
+    revision: Revision,
+    capabilities: &Capabilities,
+    log_level: Option<LogLevel>,
+) {
     out.push(b'"');
     out.extend_from_slice(PROTOCOL_VERSION.as_bytes());
     out.extend_from_slice(b"\":\"");
@@ -84,7 +101,20 @@ pub fn push_protocol_keys(out: &mut Vec<u8>, revision: Revision) {
     out.extend_from_slice(IMPLEMENTATION.as_bytes());
     out.extend_from_slice(b",\"");
     out.extend_from_slice(CLIENT_CAPABILITIES.as_bytes());
-    out.extend_from_slice(b"\":{}");
+    out.extend_from_slice(b"\":");
+    capabilities.push(out, revision);
+    if let Some(level) = log_level {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(LOG_LEVEL.as_bytes());
+        out.extend_from_slice(b"\":\"");
+        out.extend_from_slice(level.as_str().as_bytes());
+        out.push(b'"');
+    }
+}
+
+/// The same for what we ask on our own behalf: nothing of any host.
+pub fn push_own_keys(out: &mut Vec<u8>, revision: Revision) {
+    push_protocol_keys(out, revision, &Capabilities::default(), None);
 }
 
 /// Our name and version on either leg.

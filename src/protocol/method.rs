@@ -35,6 +35,24 @@ methods! {
     ToolsCall = "tools/call",
     /// Lists tools.
     ToolsList = "tools/list",
+    /// Lists prompts.
+    PromptsList = "prompts/list",
+    /// Fills a prompt in.
+    PromptsGet = "prompts/get",
+    /// Lists resources.
+    ResourcesList = "resources/list",
+    /// Lists templates of resources.
+    TemplatesList = "resources/templates/list",
+    /// Reads a resource.
+    ResourcesRead = "resources/read",
+    /// Wants to be told of changes of a resource (legacy).
+    Subscribe = "resources/subscribe",
+    /// No longer wants to (legacy).
+    Unsubscribe = "resources/unsubscribe",
+    /// Completes an argument.
+    Complete = "completion/complete",
+    /// Says which log messages are wanted (legacy).
+    SetLevel = "logging/setLevel",
     /// Is the other side alive (legacy).
     Ping = "ping",
     /// Opens a legacy session.
@@ -43,14 +61,32 @@ methods! {
     Discover = "server/discover",
     /// Opens a stream of change notifications (modern).
     Listen = "subscriptions/listen",
+    /// A server asks the user something.
+    Elicit = "elicitation/create",
+    /// A server asks the host's model something.
+    Sample = "sampling/createMessage",
+    /// A server asks for the host's roots.
+    Roots = "roots/list",
     /// The host has taken our `initialize` answer.
     Initialized = "notifications/initialized",
     /// The sender no longer wants an answer.
     Cancelled = "notifications/cancelled",
     /// How far a request is.
     Progress = "notifications/progress",
+    /// A log message.
+    Message = "notifications/message",
     /// The set of tools is another now.
     ToolsChanged = "notifications/tools/list_changed",
+    /// The set of prompts is another now.
+    PromptsChanged = "notifications/prompts/list_changed",
+    /// The set of resources is another now.
+    ResourcesChanged = "notifications/resources/list_changed",
+    /// A resource is another now.
+    Updated = "notifications/resources/updated",
+    /// The host's roots are others now (legacy).
+    RootsChanged = "notifications/roots/list_changed",
+    /// What a URL was opened for is done (legacy).
+    ElicitComplete = "notifications/elicitation/complete",
     /// A listen stream is open, and for what.
     Acknowledged = "notifications/subscriptions/acknowledged",
 }

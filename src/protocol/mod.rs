@@ -3,8 +3,10 @@
 //! Knows no connection, no policy and no configuration.
 
 pub mod call;
+pub mod capability;
 pub mod code;
 pub mod json;
+pub mod level;
 pub mod message;
 pub mod meta;
 pub mod method;

@@ -1,9 +1,10 @@
-//! What passes beside a request while it runs: a server's progress on its way to the host that asked, and the
-//! host's reason for giving up on its way to the server.
+//! What passes beside a request while it runs: a server's progress, log messages and questions on their way to the
+//! host that asked, and the host's reason for giving up on its way to the server.
 //!
 //! One queue per request, filled by the reader of the server's connection and emptied by the task of the
 //! request. At its bound the oldest go: progress tells how far a thing is, and the newest tells it best
-//! (PRG-5). Progress that does not grow is dropped here (PRG-2).
+//! (PRG-5). Progress that does not grow is dropped here (PRG-2). Questions have a queue of their own: the gateway
+//! takes them first ([`Upward::asked`]), judges them, and hands on what the host shall see ([`Upward::ask_host`]).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,12 +13,17 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::protocol::json::Span;
+use crate::protocol::level::LogLevel;
+use crate::protocol::method::Method;
 
 /// Notifications that wait at most.
 const DEPTH: usize = 64;
+/// Questions of one request that wait at most (REL-5).
+const MAX_ASKS: usize = 32;
 /// Passed at once; beyond it one for each [`REFILL`].
 const BURST: u32 = 32;
 /// Ten a second (PRG-5).
@@ -36,6 +42,41 @@ pub struct Progress {
     pub message: Option<Span>,
 }
 
+/// A log message of a server.
+#[derive(Debug)]
+pub struct LogMessage {
+    /// The server's message.
+    pub line: Bytes,
+    /// Its params.
+    pub params: Span,
+    /// The value of its `logger`, raw.
+    pub logger: Option<Span>,
+    /// How grave it is.
+    pub level: LogLevel,
+    /// The key of the server: what its logger is prefixed with (LOG-3).
+    pub server: Box<str>,
+}
+
+/// A question of a server to the host: roots, sampling or elicitation. Dropping it answers that nobody did.
+#[derive(Debug)]
+pub struct Ask {
+    /// Which.
+    pub method: Method,
+    /// Its params, a raw object.
+    pub params: Option<Bytes>,
+    /// Where the answer goes; closed when the server wants none any more.
+    pub reply: oneshot::Sender<AskAnswer>,
+}
+
+/// The answer to a question.
+#[derive(Debug)]
+pub enum AskAnswer {
+    /// A raw result object.
+    Result(Bytes),
+    /// A raw error object.
+    Error(Bytes),
+}
+
 /// What happens to a request while it runs.
 #[derive(Debug)]
 pub enum Happening {
@@ -43,6 +84,10 @@ pub enum Happening {
     GivenUp,
     /// The server tells how far it is.
     Progress(Progress),
+    /// The server logs.
+    Log(LogMessage),
+    /// The host is asked something; it is a legacy one.
+    Ask(Ask),
 }
 
 /// The queue of one request.
@@ -53,7 +98,10 @@ pub struct Upward {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Progress>,
+    waiting: VecDeque<Happening>,
+    /// Questions that the gateway has not taken yet, and its task.
+    asks: VecDeque<Ask>,
+    asks_waker: Option<Waker>,
     /// The last value let in.
     last: Option<f64>,
     /// Let in since `since`, less what time gave back.
@@ -114,8 +162,8 @@ impl Upward {
         if state.given_up.is_some() {
             return Poll::Ready(Some(Happening::GivenUp));
         }
-        if let Some(progress) = state.waiting.pop_front() {
-            return Poll::Ready(Some(Happening::Progress(progress)));
+        if let Some(happening) = state.waiting.pop_front() {
+            return Poll::Ready(Some(happening));
         }
         if state.held.is_some() && !timed {
             return Poll::Ready(None);
@@ -160,19 +208,69 @@ impl Upward {
         }
         state.spent += 1;
         state.held = None;
-        if state.waiting.len() == DEPTH {
-            state.waiting.pop_front();
+        enqueue(state, Happening::Progress(progress));
+    }
+
+    /// Takes a log message in. Called by the server's reader, which has looked at its level.
+    pub fn push_log(&self, message: LogMessage) {
+        enqueue(self.state(), Happening::Log(message));
+    }
+
+    /// Takes a question of the server in; gives it back when too many wait. Called by the server's reader.
+    pub fn push_ask(&self, ask: Ask) -> Result<(), Ask> {
+        let mut state = self.state();
+        if state.asks.len() >= MAX_ASKS {
+            return Err(ask);
         }
-        state.waiting.push_back(progress);
+        state.asks.push_back(ask);
+        let waker = state.asks_waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The next question of the server. Nothing is lost when the future is dropped.
+    pub async fn asked(&self) -> Ask {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match state.asks.pop_front() {
+                Some(ask) => Poll::Ready(ask),
+                None => {
+                    state.asks_waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Puts a question to the host of this request, which must be a legacy one. Never dropped for want of room: what
+    /// may wait is bounded by [`Upward::push_ask`] and by the rounds of a call.
+    pub fn ask_host(&self, ask: Ask) {
+        let mut state = self.state();
+        state.waiting.push_back(Happening::Ask(ask));
         wake(state);
     }
 
-    /// What is left when the answer is there: the one held back is always told (PRG-5).
-    pub fn rest(&self) -> Vec<Progress> {
+    /// What is left when the answer is there: the progress held back is always told (PRG-5).
+    pub fn rest(&self) -> Vec<Happening> {
         let mut state = self.state();
-        let held = state.held.take();
+        let held = state.held.take().map(Happening::Progress);
         state.waiting.drain(..).chain(held).collect()
     }
+}
+
+/// Puts a notification in; at the bound the oldest one goes, never a question.
+fn enqueue(mut state: MutexGuard<'_, State>, happening: Happening) {
+    if state.waiting.len() >= DEPTH
+        && let Some(oldest) = state.waiting.iter().position(|waiting| !matches!(waiting, Happening::Ask(_)))
+    {
+        state.waiting.remove(oldest);
+    }
+    state.waiting.push_back(happening);
+    wake(state);
 }
 
 /// Wakes the task of the request, outside the lock.
@@ -192,9 +290,16 @@ mod tests {
         Progress { line: name.to_owned().into(), params: Span::default(), token: Span::default(), message: None }
     }
 
+    fn line_of(happening: Happening) -> String {
+        match happening {
+            Happening::Progress(progress) => String::from_utf8(progress.line.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn drain(upward: &Upward) -> Vec<String> {
         let waiting = std::mem::take(&mut upward.state().waiting);
-        waiting.into_iter().map(|p| String::from_utf8(p.line.to_vec()).unwrap()).collect()
+        waiting.into_iter().map(line_of).collect()
     }
 
     #[test]
@@ -217,7 +322,7 @@ mod tests {
         }
         let told = drain(&upward);
         assert!((32..=43).contains(&told.len()), "{}", told.len());
-        assert_eq!(upward.rest().pop().unwrap().line, "1000");
+        assert_eq!(upward.rest().pop().map(line_of).as_deref(), Some("1000"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -236,7 +341,7 @@ mod tests {
                 match upward.happening().await {
                     Happening::Progress(progress) if progress.line == "last" => break,
                     Happening::Progress(_) => told += 1,
-                    Happening::GivenUp => panic!("nobody gave up"),
+                    other => panic!("{other:?}"),
                 }
             }
         };

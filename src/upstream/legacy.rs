@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::protocol::capability::Capabilities;
 use crate::protocol::json;
 use crate::protocol::meta::IMPLEMENTATION;
 use crate::protocol::version::{Era, Revision};
@@ -18,6 +19,12 @@ pub(super) fn agree(params: &[u8]) -> Option<Revision> {
     let proposed: Proposed<'_> = serde_json::from_slice(params).ok()?;
     let known = Revision::parse(&proposed.protocol_version).filter(|revision| revision.era() == Era::Legacy);
     Some(known.unwrap_or(Revision::LATEST_LEGACY))
+}
+
+/// What a host declares in the raw params of `initialize`.
+pub(super) fn capabilities(params: &[u8]) -> Capabilities {
+    let declared = json::members(params).find(|entry| entry.is("capabilities"));
+    declared.map(|declared| Capabilities::read(declared.value)).unwrap_or_default()
 }
 
 /// The members of our answer to `initialize`.

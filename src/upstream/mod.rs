@@ -2,12 +2,15 @@
 //!
 //! Both eras share one pipe: a request with the modern `_meta` keys is served statelessly, everything else belongs
 //! to the legacy session that `initialize` opened (VER-1, VER-3). [`stdio`] is the loop, `session` the requests
-//! that run, `modern` and `legacy` what is special to an era, `write` the answers.
+//! that run, `work` what both eras and both transports have in common, `modern` and `legacy` what is special to an era, `asked` what
+//! servers ask the host, `write` the answers.
 
+mod asked;
 mod batch;
 mod convert;
 mod legacy;
 mod modern;
 mod session;
 pub mod stdio;
+mod work;
 mod write;

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 
 use super::legacy::push_instructions;
+use crate::caller::Caller;
 use crate::gateway::Failure;
 use crate::protocol::json;
+use crate::protocol::level::LogLevel;
 use crate::protocol::meta::{CLIENT_CAPABILITIES, RequestMeta, SUBSCRIPTION_ID};
 use crate::protocol::version::{Era, Revision};
 
@@ -17,6 +19,15 @@ pub(super) fn check(meta: &RequestMeta<'_>, version: &[u8]) -> Result<Revision, 
     Revision::parse(&date)
         .filter(|revision| revision.era() == Era::Modern)
         .ok_or_else(|| Failure::unsupported_version(version))
+}
+
+/// Who asks, as the request says (CAP-6, LOG-1); `base` is what its connection says.
+pub(super) fn caller(base: Caller, meta: &RequestMeta<'_>, revision: Revision) -> Result<Caller, Failure> {
+    let log_level = match meta.log_level {
+        None => None,
+        Some(raw) => Some(LogLevel::parse(raw).ok_or_else(|| Failure::bad_params("an unknown log level"))?),
+    };
+    Ok(Caller { revision, capabilities: meta.host_capabilities(), log_level, session: None, ..base })
 }
 
 /// The members of our answer to `server/discover` (VER-10, CAP-4). Instructions come and go with their servers,

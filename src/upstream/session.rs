@@ -11,18 +11,22 @@ use dashmap::mapref::entry::Entry;
 use foldhash::fast::RandomState;
 use tokio_util::task::TaskTracker;
 
+use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
 use super::modern::{self, Listen};
+use super::work::{Done, Work};
 use super::{legacy, write};
-use crate::gateway::{Failure, Fingerprint, Gateway, ToolList};
-use crate::protocol::call::ToolCall;
+use crate::caller::Caller;
+use crate::gateway::{Failure, Fingerprint, Gateway};
+use crate::ident::Kind;
+use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
 use crate::protocol::meta::RequestMeta;
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::outbox::Outbox;
-use crate::transport::upward::{Happening, Upward};
+use crate::transport::upward::{AskAnswer, Happening, Upward};
 
 /// Requests of one host that run at once, at most.
 const MAX_RUNNING: usize = 4096;
@@ -43,12 +47,16 @@ pub(super) struct Session {
     bytes: std::sync::atomic::AtomicUsize,
     pub(super) freed: tokio::sync::Notify,
     state: Mutex<State>,
+    /// What servers asked it.
+    asked: Asked,
 }
 
 #[derive(Default)]
 struct State {
     /// What `initialize` agreed on.
     legacy: Option<Revision>,
+    /// What the host declared there.
+    capabilities: Capabilities,
     /// The host has taken our answer to it (VER-8).
     initialized: bool,
     listens: Vec<Listen>,
@@ -83,6 +91,7 @@ impl Session {
             bytes: Default::default(),
             freed: tokio::sync::Notify::new(),
             state: Mutex::default(),
+            asked: Asked::default(),
         })
     }
 
@@ -152,8 +161,13 @@ impl Session {
                 }
             }
             Ok(Message::Notification { method, params }) => self.notification(line, index, method, params),
-            // We ask hosts nothing, so they have nothing to answer.
-            Ok(Message::Result { .. } | Message::Error { .. }) => {}
+            Ok(Message::Result { id, result }) => {
+                self.asked.answer(id.of(line), AskAnswer::Result(line.slice(result.span.range())));
+            }
+            Ok(Message::Error { id: Some(id), error }) => {
+                self.asked.answer(id.of(line), AskAnswer::Error(line.slice(error.span.range())));
+            }
+            Ok(Message::Error { id: None, .. }) => {}
             Err(NoMessage { id, why }) => {
                 let failure = Failure::no_message(why);
                 match id {
@@ -205,7 +219,9 @@ impl Session {
         if self.running.contains_key(&reply.id) || self.listens(&reply.id) {
             return Err((reply, Failure::id_in_use()));
         }
-        let revision = match attempt!(modern_meta(line, index, params)) {
+        let modern = attempt!(modern_meta(line, index, params));
+        let meta = modern.as_ref().map(|(meta, _)| *meta);
+        let revision = match modern {
             Some((meta, version)) => {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
@@ -232,7 +248,10 @@ impl Session {
                             legacy::agree(params)
                                 .ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))
                         );
-                        self.state().legacy = Some(revision);
+                        let mut state = self.state();
+                        state.legacy = Some(revision);
+                        state.capabilities = legacy::capabilities(params);
+                        drop(state);
                         let members = legacy::initialize_result(revision, &self.gateway.instructions());
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
@@ -247,29 +266,14 @@ impl Session {
                 }
             }
         };
-        match known {
-            Some(Method::ToolsCall) => {
-                let call = attempt!(ToolCall::read(line, index, params).map_err(Failure::bad_call));
-                self.call(call, revision, reply)
-            }
-            Some(Method::ToolsList) => {
-                attempt!(check_list_params(line, index, params));
-                self.list(revision, reply)
-            }
-            // Known, but not as a request of this era.
-            Some(
-                Method::Ping
-                | Method::Initialize
-                | Method::Discover
-                | Method::Listen
-                | Method::Initialized
-                | Method::Cancelled
-                | Method::Progress
-                | Method::ToolsChanged
-                | Method::Acknowledged,
-            )
-            | None => Err((reply, unknown())),
-        }
+        let Some(known) = known else { return Err((reply, unknown())) };
+        // Known to no era, or not as a request of this one.
+        let work = attempt!(attempt!(Work::read(known, line, index, params)).ok_or_else(unknown));
+        let caller = match meta {
+            Some(meta) => attempt!(modern::caller(Caller::stdio(revision), &meta, revision)),
+            None => self.legacy_caller(revision),
+        };
+        self.perform(work, caller, reply)
     }
 
     fn notification(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
@@ -309,84 +313,64 @@ impl Session {
         Ok(())
     }
 
-    /// Answers with a list, at once where nothing has to be waited for.
-    fn list(self: &Arc<Self>, revision: Revision, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
-        if let Some(list) = self.gateway.tools_now(revision)
+    /// Who asks in the legacy session.
+    fn legacy_caller(&self, revision: Revision) -> Caller {
+        let state = self.state();
+        Caller { capabilities: state.capabilities.clone(), session: Some(0), ..Caller::stdio(revision) }
+    }
+
+    /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.
+    fn perform(self: &Arc<Self>, work: Work, caller: Caller, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
+        if let Work::List(kind, cursor) = &work
+            && let Some(list) = self.gateway.list_now(*kind, &caller, cursor.as_deref())
             && !self.outbox.is_full()
         {
-            self.answer_list(reply, revision, &list);
+            self.answer(reply, caller.revision, &list.map(Done::List), self.running.len() <= 1);
             return Ok(());
         }
-        let running = match self.enter(&reply.id, 0) {
+        let running = match self.enter(&reply.id, work.size()) {
             Ok(running) => running,
             Err(failure) => return Err((reply, failure)),
         };
-        let session = Arc::clone(self);
-        self.tasks.spawn(async move {
-            let list = tokio::select! {
-                biased;
-                _ = running.upward.happening() => return,
-                list = session.gateway.tools(revision) => list,
-            };
-            reply.room().await;
-            if running.upward.is_given_up() {
-                return;
-            }
-            session.answer_list(reply, revision, &list);
-        });
+        self.tasks.spawn(Arc::clone(self).run(work, caller, reply, running));
         Ok(())
     }
 
-    fn answer_list(&self, reply: ReplyTo, revision: Revision, list: &ToolList) {
-        self.state().listed = Some(list.fingerprint);
-        reply.send_alone(self.running.len() <= 1, |out, id| write::tools(out, id, revision, list));
-    }
-
-    fn call(self: &Arc<Self>, call: ToolCall, revision: Revision, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
-        let running = match self.enter(&reply.id, call.size()) {
-            Ok(running) => running,
-            Err(failure) => return Err((reply, failure)),
-        };
-        self.tasks.spawn(Arc::clone(self).run_call(call, revision, reply, running));
-        Ok(())
-    }
-
-    async fn run_call(self: Arc<Self>, call: ToolCall, revision: Revision, reply: ReplyTo, running: Running) {
+    async fn run(self: Arc<Self>, work: Work, caller: Caller, reply: ReplyTo, running: Running) {
         let upward = &running.upward;
-        let token = call.progress_token().map(Bytes::copy_from_slice);
-        let outcome = {
-            let calling = self.gateway.call_tool(&call, Arc::clone(upward));
-            tokio::pin!(calling);
-            loop {
-                tokio::select! {
-                    biased;
-                    happening = upward.happening() => match (happening, &token) {
-                        // Dropping the call tells the server (CAN-2: whoever answers too late answers nobody).
-                        (Happening::GivenUp, _) => return,
-                        (Happening::Progress(progress), Some(token)) if !self.outbox.is_full() => {
-                            write::progress(&mut self.outbox.message(), token, &progress, revision);
-                        }
-                        (Happening::Progress(_), _) => {}
-                    },
-                    outcome = &mut calling => break outcome,
-                }
-            }
-        };
-        if let Some(token) = &token {
-            for progress in upward.rest() {
-                write::progress(&mut self.outbox.message(), token, &progress, revision);
-            }
-        }
+        let token = work.progress_token();
+        let tell = |happening| self.tell(happening, token.as_ref(), caller.revision);
+        let Some(done) = work.perform(&self.gateway, &caller, upward, tell).await else { return };
         reply.room().await;
         if upward.is_given_up() {
             return;
         }
         // Its id is free when the host reads the answer, so the place goes first (ENV-2).
         drop(running);
-        reply.send_alone(self.running.is_empty(), |out, id| match &outcome {
-            Ok(outcome) => write::outcome(out, id, revision, outcome),
-            Err(failure) => write::failure(out, Some(id), failure),
-        });
+        self.answer(reply, caller.revision, &done, self.running.is_empty());
+    }
+
+    /// Tells the host what happens while a request of it runs.
+    fn tell(&self, happening: Happening, token: Option<&Bytes>, revision: Revision) {
+        match (happening, token) {
+            (Happening::Progress(progress), Some(token)) if !self.outbox.is_full() => {
+                write::progress(&mut self.outbox.message(), token, &progress, revision);
+            }
+            (Happening::Ask(ask), _) => {
+                let (_, message) = self.asked.put(ask);
+                self.outbox.send(|out| out.extend_from_slice(&message));
+            }
+            (Happening::Progress(_) | Happening::Log(_) | Happening::GivenUp, _) => {}
+        }
+    }
+
+    fn answer(&self, reply: ReplyTo, revision: Revision, done: &Result<Done, Failure>, alone: bool) {
+        if let Ok(Done::List(list)) = done
+            && list.kind == Kind::Tool
+        {
+            self.state().listed = Some(list.fingerprint);
+        }
+        reply.send_alone(alone, |out, id| write::done(out, id, revision, done));
     }
 
     /// A place for a request.
@@ -448,21 +432,4 @@ fn modern_meta<'a>(
         return Err(Failure::bad_params("a key of _meta stands twice"));
     }
     Ok(meta.version.map(|version| (meta, version)))
-}
-
-/// Lists take an object, `null` or nothing (D053); a cursor was never ours (PAG-4).
-fn check_list_params(line: &Bytes, index: &Index, params: Option<Part>) -> Result<(), Failure> {
-    let Some(params) = params else { return Ok(()) };
-    match line[params.span.start as usize] {
-        b'n' => Ok(()),
-        b'{' => {
-            let ([cursor], _) =
-                pick(line, index, params, ["cursor"]).map_err(|_| Failure::bad_params("cursor stands twice"))?;
-            match cursor.map(|cursor| cursor.of(line)) {
-                None | Some(b"null") => Ok(()),
-                Some(_) => Err(Failure::bad_cursor()),
-            }
-        }
-        _ => Err(Failure::bad_params("params must be an object")),
-    }
 }

@@ -5,7 +5,9 @@
 use bytes::Bytes;
 
 use super::convert;
-use crate::gateway::{Failure, Outcome, ToolList};
+use super::work::Done;
+use crate::gateway::{Failure, ItemList, Outcome};
+use crate::ident::Kind;
 use crate::protocol::json::{self, Span};
 use crate::protocol::message::Field;
 use crate::protocol::meta::{self, IMPLEMENTATION, SERVER_INFO};
@@ -92,21 +94,38 @@ fn push_server_info(out: &mut Vec<u8>, theirs: Option<&[u8]>) {
     out.push(b'}');
 }
 
-/// A list of tools (CCH-1).
-pub(super) fn tools(out: &mut impl Sink, id: &[u8], revision: Revision, list: &ToolList) {
+/// A list (CCH-1).
+pub(super) fn list(out: &mut impl Sink, id: &[u8], revision: Revision, list: &ItemList) {
     open(out, id, "result");
-    if revision.era() == Era::Modern {
-        let bytes = out.bytes();
-        bytes.extend_from_slice(b"{\"resultType\":\"complete\",\"tools\":");
-        out.payload(&list.tools);
-        let bytes = out.bytes();
+    let modern = revision.era() == Era::Modern;
+    let bytes = out.bytes();
+    bytes.extend_from_slice(if modern { b"{\"resultType\":\"complete\",\"" } else { b"{\"" });
+    bytes.extend_from_slice(match list.kind {
+        Kind::Tool => b"tools".as_slice(),
+        Kind::Prompt => b"prompts",
+        Kind::Resource => b"resources",
+        Kind::Template => b"resourceTemplates",
+    });
+    bytes.extend_from_slice(b"\":");
+    out.payload(&list.items);
+    let bytes = out.bytes();
+    if let Some(next) = &list.next {
+        bytes.extend_from_slice(b",\"nextCursor\":");
+        bytes.extend_from_slice(next);
+    }
+    if modern {
         bytes.extend_from_slice(format!(",\"ttlMs\":{},\"cacheScope\":\"private\",\"_meta\":", list.ttl_ms).as_bytes());
         push_server_info(bytes, None);
-        bytes.extend_from_slice(b"}}");
-    } else {
-        out.bytes().extend_from_slice(b"{\"tools\":");
-        out.payload(&list.tools);
-        out.bytes().extend_from_slice(b"}}");
+    }
+    bytes.extend_from_slice(b"}}");
+}
+
+/// What came of a request.
+pub(super) fn done(out: &mut impl Sink, id: &[u8], revision: Revision, done: &Result<Done, Failure>) {
+    match done {
+        Ok(Done::Outcome(answer)) => outcome(out, id, revision, answer),
+        Ok(Done::List(items)) => list(out, id, revision, items),
+        Err(why) => failure(out, Some(id), why),
     }
 }
 

@@ -1,0 +1,625 @@
+//! A client of a server through its life: one actor starts the server, lists it, watches it and starts it again;
+//! callers find its connection or wait for it.
+//!
+//! One start serves all who wait (D018). The rules of when are in [`super::lifecycle`], the ways of starting and
+//! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Answer, Connection};
+use super::handshake::{self, Agreed, Probe};
+use super::lifecycle::{Leave, Lifecycle};
+use super::process::{self, Child, Pace};
+use super::server::{Event, Listing};
+use super::{EraMemory, Fault, Guard, list};
+use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
+use crate::ident::ServerKey;
+use crate::protocol::capability::Capabilities;
+use crate::protocol::code;
+use crate::protocol::meta;
+use crate::protocol::method::Method;
+use crate::protocol::reply::{Body, Reply};
+use crate::protocol::version::{Era, Revision};
+use crate::shown::shown_str;
+use crate::telemetry::mask::Mask;
+use crate::transport::Channel;
+
+/// Lists of one server are at least this far apart (D-28).
+const LIST_GAP: Duration = Duration::from_millis(250);
+/// A failed list, and an ended stream, is tried again after this, doubling…
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// …up to this.
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
+/// Lines of stderr in an error.
+const LAST_LINES: usize = 3;
+/// The longest that a timer takes.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Where a server stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not running; the next call starts it.
+    Idle,
+    /// Being started.
+    Starting,
+    /// Running.
+    Ready {
+        /// The revision agreed on.
+        revision: Revision,
+        /// Its process.
+        pid: Option<u32>,
+    },
+    /// Failed; started again by itself.
+    Waiting {
+        /// When.
+        until: Instant,
+        /// What happened, safe to show.
+        why: String,
+    },
+    /// Failed so often that callers are refused until then.
+    Broken {
+        /// When it is tried again.
+        until: Instant,
+        /// What happened, safe to show.
+        why: String,
+    },
+    /// Cannot be started as configured.
+    Disabled {
+        /// What is wrong, safe to show.
+        why: String,
+    },
+    /// Stopped for good.
+    Stopped,
+}
+
+/// How servers are reached.
+pub trait Connect: Send + Sync + 'static {
+    /// Opens a link to a server; an error is safe to show.
+    fn connect(&self, server: &ServerSettings) -> Result<Link, String>;
+}
+
+/// A link to a server.
+pub struct Link {
+    channel: Channel,
+    child: Option<Child>,
+}
+
+impl Link {
+    /// A link to a server that is no process of ours.
+    pub fn channel(channel: Channel) -> Self {
+        Self { channel, child: None }
+    }
+}
+
+/// Servers as child processes.
+pub struct Processes {
+    guard: OnceLock<Arc<Guard>>,
+    tasks: TaskTracker,
+}
+
+impl Processes {
+    /// Starts children; the tasks that drain them belong to `tasks`. The guard is started with the first.
+    pub fn new(tasks: TaskTracker) -> Self {
+        Self { guard: OnceLock::new(), tasks }
+    }
+}
+
+impl Connect for Processes {
+    fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
+        let launch = match &server.reach {
+            Ok(Reach::Launch(launch)) => launch,
+            Ok(Reach::Remote(_)) => return Err("it is reached by HTTP".to_owned()),
+            Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
+        };
+        let guard = self.guard.get_or_init(|| {
+            Arc::new(Guard::start().unwrap_or_else(|error| {
+                tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
+                Guard::none()
+            }))
+        });
+        let (child, channel) = process::start(launch, guard, &self.tasks)
+            .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
+        Ok(Link { channel, child: Some(child) })
+    }
+}
+
+/// Whose connection it is: what was declared to the server when it was opened, and whether it is the one that lists.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease {
+    /// What the hosts that share it can do. Towards a modern server each request says it anew.
+    pub(super) capabilities: Capabilities,
+    /// It serves some hosts' calls alone: it is started when they call, and lists nothing.
+    pub(super) calls_only: bool,
+}
+
+/// One connection to a server, kept up; as [`super::Server`] sees it.
+pub(super) struct Client {
+    key: ServerKey,
+    settings: Arc<ServerSettings>,
+    lease: Lease,
+    current: ArcSwapOption<Connection>,
+    /// Someone needs a connection; taken by the actor.
+    wanted: Notify,
+    state: watch::Sender<State>,
+    restarts: AtomicU64,
+    /// What went wrong last, safe to show; kept when it runs again.
+    last_error: Mutex<Option<String>>,
+    stop: CancellationToken,
+    pace: OnceLock<Pace>,
+}
+
+/// What all clients of one server are started with.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) index: usize,
+    pub(super) settings: Arc<ServerSettings>,
+    pub(super) connect: Arc<dyn Connect>,
+    pub(super) memory: EraMemory,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) tasks: TaskTracker,
+}
+
+impl Client {
+    /// Makes a client and starts its actor.
+    pub(super) fn run(ground: &Ground, lease: Lease) -> Arc<Self> {
+        let ground = ground.clone();
+        let server = Arc::new(Self {
+            key: ground.settings.key.clone(),
+            settings: Arc::clone(&ground.settings),
+            lease,
+            current: ArcSwapOption::empty(),
+            wanted: Notify::new(),
+            state: watch::Sender::new(State::Idle),
+            restarts: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+            stop: CancellationToken::new(),
+            pace: OnceLock::new(),
+        });
+        let Ground { index, connect, memory, events, tasks, .. } = ground;
+        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
+        tasks.spawn(actor.run());
+        server
+    }
+
+    /// Where it stands, now and later.
+    pub(super) fn state(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// What went wrong last, safe to show.
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often it was started again.
+    pub(super) fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// Stops it for good, at this pace.
+    pub(super) fn stop(&self, pace: Pace) {
+        // The first pace counts: whoever stops it twice wants it stopped as said first.
+        let _ = self.pace.set(pace);
+        self.stop.cancel();
+    }
+
+    /// The open connection, or a new one when it has been started.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Fault> {
+        match self.open_connection() {
+            Some(connection) => Ok(connection),
+            // Rare and large: on the heap, so that every call is not as large as the rarest.
+            None => Box::pin(self.wait_for_connection()).await,
+        }
+    }
+
+    fn open_connection(&self) -> Option<Arc<Connection>> {
+        self.current.load_full().filter(|connection| !connection.is_closed())
+    }
+
+    /// Has it started and waits for it, as long as a start and a first call may take.
+    async fn wait_for_connection(&self) -> Result<Arc<Connection>, Fault> {
+        let limit = self.settings.timeouts.start.max(self.settings.timeouts.call);
+        let deadline = Instant::now() + limit;
+        let mut state = self.state.subscribe();
+        // When it failed to start while we waited: then it is not slow but not there (D007).
+        let mut failed_until = None;
+        loop {
+            let now = Instant::now();
+            match &*state.borrow_and_update() {
+                State::Waiting { until, .. } => failed_until = Some(*until),
+                State::Ready { .. } => {
+                    if let Some(connection) = self.open_connection() {
+                        return Ok(connection);
+                    }
+                }
+                State::Broken { until, .. } => {
+                    let retry_after = Some(until.saturating_duration_since(now));
+                    return Err(Fault::Unavailable { detail: "it failed to run, repeatedly".to_owned(), retry_after });
+                }
+                State::Disabled { .. } => return Err(Fault::gone("it cannot be started as configured")),
+                State::Stopped => return Err(Fault::gone("it was stopped")),
+                State::Idle | State::Starting => {}
+            }
+            self.wanted.notify_one();
+            match timeout_at(deadline, state.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Fault::gone("it was stopped")),
+                Err(_) => {
+                    return Err(match failed_until {
+                        Some(until) => Fault::Unavailable {
+                            detail: "it could not be started".to_owned(),
+                            retry_after: Some(until.saturating_duration_since(Instant::now())),
+                        },
+                        None => Fault::Timeout(limit),
+                    });
+                }
+            }
+        }
+    }
+
+    fn publish(&self, state: State) {
+        tracing::debug!(server = %self.key, ?state, "state");
+        self.state.send_replace(state);
+    }
+
+    fn note_error(&self, why: &str) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+    }
+}
+
+struct Actor {
+    index: usize,
+    server: Arc<Client>,
+    connect: Arc<dyn Connect>,
+    memory: EraMemory,
+    events: mpsc::Sender<Event>,
+    tasks: TaskTracker,
+}
+
+/// A server that runs.
+struct Session {
+    connection: Arc<Connection>,
+    child: Option<Child>,
+    began: Instant,
+}
+
+/// Why a running server was given up.
+enum End {
+    /// We stop.
+    Stop,
+    /// Nobody used it for long.
+    Unused,
+    /// It ended.
+    Gone,
+}
+
+impl Actor {
+    async fn run(self) {
+        let server = Arc::clone(&self.server);
+        if let Err(fault) = &server.settings.reach {
+            let why = format!("{}: {}", fault.key, fault.message);
+            tracing::warn!(server = %server.key, "disabled: {why}");
+            server.note_error(&why);
+            server.publish(State::Disabled { why });
+            self.say(Listing::Failed).await;
+            return;
+        }
+        let mut life = Lifecycle::default();
+        let mut needed = !server.lease.calls_only;
+        let mut starts = 0u64;
+        while self.wait_for_leave(&mut life, &mut needed).await {
+            server.publish(State::Starting);
+            life.started(Instant::now());
+            if starts > 0 {
+                server.restarts.fetch_add(1, Ordering::Relaxed);
+            }
+            starts += 1;
+            let began = Instant::now();
+            let (mut session, agreed) = match self.start().await {
+                Ok(started) => started,
+                Err(_) if server.stop.is_cancelled() => break,
+                Err(why) => {
+                    tracing::warn!(server = %server.key, "could not be started: {why}");
+                    server.note_error(&why);
+                    life.failed(Instant::now(), began.elapsed(), fastrand::f32());
+                    self.say(Listing::Failed).await;
+                    needed = true;
+                    continue;
+                }
+            };
+            let end = self.attend(&session, &agreed).await;
+            server.current.store(None);
+            session.connection.close("it has ended");
+            let useful = session.connection.was_useful();
+            let busy = session.connection.lost_requests();
+            let lived = session.began.elapsed();
+            match end {
+                End::Stop => {
+                    self.retire(&mut session, *server.pace.get().unwrap_or(&Pace::CALM)).await;
+                    break;
+                }
+                End::Unused => {
+                    server.publish(State::Idle);
+                    self.retire(&mut session, Pace::CALM).await;
+                    life.ended_well();
+                    needed = false;
+                }
+                End::Gone => {
+                    let why = format!("it ended{}", self.retire(&mut session, Pace::SWIFT).await);
+                    tracing::warn!(server = %server.key, "{why}");
+                    server.note_error(&why);
+                    if useful && !busy {
+                        // It did its work and left: the next call starts it (D015).
+                        life.ended_well();
+                        needed = server.settings.start == Start::Eager;
+                    } else {
+                        life.failed(Instant::now(), lived, fastrand::f32());
+                        needed = true;
+                    }
+                }
+            }
+        }
+        server.publish(State::Stopped);
+    }
+
+    async fn say(&self, listing: Listing) {
+        // Nobody listens any more only when all is being stopped.
+        let _ = self.events.send(Event { server: self.index, listing }).await;
+    }
+
+    /// Waits until there is a need and leave to start; false when we stop.
+    async fn wait_for_leave(&self, life: &mut Lifecycle, needed: &mut bool) -> bool {
+        let server = &self.server;
+        if !*needed {
+            // A wish from before it ran was granted then. Whoever still waits sees that it is idle, and wishes anew.
+            tokio::select! {
+                biased;
+                () = server.wanted.notified() => {}
+                () = std::future::ready(()) => {}
+            }
+            server.publish(State::Idle);
+            tokio::select! {
+                () = server.wanted.notified() => {}
+                () = server.stop.cancelled() => return false,
+            }
+        }
+        *needed = true;
+        loop {
+            if server.stop.is_cancelled() {
+                return false;
+            }
+            let why = || server.last_error().unwrap_or_default();
+            let until = match life.leave(Instant::now()) {
+                Leave::Now => return true,
+                Leave::At(until) => {
+                    server.publish(State::Waiting { until, why: why() });
+                    until
+                }
+                Leave::Broken(until) => {
+                    server.publish(State::Broken { until, why: why() });
+                    until
+                }
+            };
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = server.stop.cancelled() => return false,
+            }
+        }
+    }
+
+    fn mask(&self) -> Mask {
+        Mask::new(self.server.settings.secrets())
+    }
+
+    fn open(&self) -> Result<Session, String> {
+        let link = self.connect.connect(&self.server.settings)?;
+        let connection = Connection::open(self.server.key.clone(), self.mask(), link.channel, &self.tasks);
+        Ok(Session { connection, child: link.child, began: Instant::now() })
+    }
+
+    /// Starts it and agrees on a revision, within the start deadline; an error is safe to show. What was started and
+    /// is not handed on is stopped here, also when we stop meanwhile.
+    async fn start(&self) -> Result<(Session, Agreed), String> {
+        let server = &self.server;
+        let limit = server.settings.timeouts.start;
+        let mut session = self.open()?;
+        let agreeing = timeout(limit, self.agree(&mut session, limit));
+        let (why, pace) = match server.stop.run_until_cancelled(agreeing).await {
+            Some(Ok(Ok(agreed))) => {
+                // Set once, here; a second start has a connection of its own.
+                let _ = session.connection.revision.set(agreed.revision);
+                return Ok((session, agreed));
+            }
+            Some(Ok(Err(why))) => (why, Pace::SWIFT),
+            Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
+            None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
+        };
+        if !server.stop.is_cancelled() {
+            // It may have failed on what was remembered of it: the next start asks again (PRB-8).
+            self.memory.forget(server.settings.identity());
+        }
+        session.connection.close(&why);
+        Err(format!("{why}{}", self.retire(&mut session, pace).await))
+    }
+
+    /// Finds its era and shakes hands (PRB-1, PRB-2). The child is replaced when the probe killed it.
+    async fn agree(&self, session: &mut Session, limit: Duration) -> Result<Agreed, String> {
+        let settings = &self.server.settings;
+        let identity = settings.identity();
+        let remembered = match settings.era {
+            EraChoice::Auto => self.memory.recall(identity),
+            EraChoice::Modern => Some(Era::Modern),
+            EraChoice::Legacy => Some(Era::Legacy),
+        };
+        let mut probe = remembered != Some(Era::Legacy);
+        let mut doubted = false;
+        let mut proposed = Revision::LATEST_LEGACY;
+        loop {
+            if probe {
+                match handshake::probe(&session.connection, settings.timeouts.probe).await {
+                    Probe::Modern(agreed) => {
+                        self.memory.note(identity, Era::Modern);
+                        return Ok(agreed);
+                    }
+                    Probe::Legacy(_) | Probe::Died if settings.era == EraChoice::Modern => {
+                        return Err("it gave no answer of the modern era, which is configured for it".to_owned());
+                    }
+                    Probe::Legacy(revision) => proposed = revision,
+                    Probe::Died => {
+                        // No second process while the first lives.
+                        self.retire(session, Pace::SWIFT).await;
+                        *session = self.open()?;
+                    }
+                }
+            }
+            match handshake::initialize(&session.connection, proposed, &self.server.lease.capabilities, limit).await {
+                Ok(agreed) => {
+                    self.memory.note(identity, Era::Legacy);
+                    return Ok(agreed);
+                }
+                // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
+                // the probe's deadline, it may be modern all the same, and answers a second probe at once (PRB-1).
+                Err(Fault::Refused { .. } | Fault::Invalid(_)) if settings.era == EraChoice::Auto && !doubted => {
+                    doubted = true;
+                    probe = true;
+                }
+                Err(fault) => return Err(format!("the handshake failed: {fault}")),
+            }
+        }
+    }
+
+    /// Stops what is left of it; answers how it ended and what it printed last, safe to show.
+    async fn retire(&self, session: &mut Session, pace: Pace) -> String {
+        session.connection.close("it is being stopped");
+        let Some(child) = session.child.take() else { return String::new() };
+        let stderr = child.stderr();
+        let mut text = match child.stop(pace).await {
+            Some(status) => format!(" ({status})"),
+            None => String::new(),
+        };
+        let lines = stderr.last_lines(LAST_LINES);
+        let mask = &session.connection.mask;
+        if !lines.is_empty() {
+            let lines: Vec<_> = lines.iter().map(|line| mask.shown(line)).collect();
+            text.push_str(&format!("; it printed last: {}", lines.join(" | ")));
+        }
+        text
+    }
+
+    /// Watches a running server until it is given up.
+    async fn attend(&self, session: &Session, agreed: &Agreed) -> End {
+        let server = &self.server;
+        let connection = &session.connection;
+        server.current.store(Some(Arc::clone(connection)));
+        let pid = session.child.as_ref().map(Child::pid);
+        server.publish(State::Ready { revision: agreed.revision, pid });
+        tracing::debug!(server = %server.key, revision = agreed.revision.as_str(), "ready");
+        if agreed.tools && agreed.tools_list_changed && agreed.revision.era() == Era::Modern {
+            self.tasks.spawn(listen(Arc::clone(connection)));
+        }
+        let mut list_at = Some(Instant::now());
+        let mut retry = RETRY_FIRST;
+        loop {
+            let idle_at = self.idle_at(connection);
+            tokio::select! {
+                biased;
+                () = server.stop.cancelled() => return End::Stop,
+                () = connection.closed.cancelled() => return End::Gone,
+                () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() => {
+                    list_at = None;
+                    let listed = tokio::select! {
+                        biased;
+                        () = server.stop.cancelled() => return End::Stop,
+                        listed = self.list(connection, agreed) => listed,
+                    };
+                    if listed {
+                        retry = RETRY_FIRST;
+                    } else {
+                        list_at = Some(Instant::now() + retry);
+                        retry = (retry * 2).min(RETRY_LONGEST);
+                    }
+                }
+                () = connection.tools_changed.notified(), if list_at.is_none() => {
+                    list_at = Some(Instant::now() + LIST_GAP);
+                }
+                () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
+                    let limit = server.settings.idle_stop.unwrap_or(FOREVER);
+                    if connection.unused_since().is_some_and(|since| since.elapsed() >= limit) {
+                        return End::Unused;
+                    }
+                }
+            }
+        }
+    }
+
+    /// When to look whether it is unused.
+    fn idle_at(&self, connection: &Connection) -> Option<Instant> {
+        let settings = &self.server.settings;
+        let limit = settings.idle_stop.filter(|_| settings.start == Start::Lazy)?;
+        Some(connection.unused_since().map_or_else(|| Instant::now() + limit, |since| since + limit))
+    }
+
+    /// Lists it for the gateway; false when that failed.
+    async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed) -> bool {
+        let pages = if agreed.tools {
+            let limit = self.server.settings.timeouts.start;
+            timeout(limit, list::tools(connection, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
+        } else {
+            Ok(list::Pages::default())
+        };
+        match pages {
+            Ok(list) => {
+                self.say(Listing::Tools {
+                    pages: list.pages,
+                    ttl: list.ttl,
+                    tells_changes: agreed.tools_list_changed,
+                    era: agreed.revision.era(),
+                    instructions: agreed.instructions.clone(),
+                })
+                .await;
+                true
+            }
+            Err(fault) => {
+                let why = format!("its tools could not be listed: {fault}");
+                tracing::warn!(server = %self.server.key, "{why}");
+                self.server.note_error(&why);
+                self.say(Listing::Failed).await;
+                false
+            }
+        }
+    }
+}
+
+/// Keeps a stream open on which a modern server tells that its tools changed, as long as the connection lives.
+/// A stream that ends is opened again later, and the list is looked at, for what was missed (SUB-9).
+async fn listen(connection: Arc<Connection>) {
+    let mut retry = RETRY_FIRST;
+    while let Some(revision) = connection.modern() {
+        let asked = connection.request(Method::Listen, None, None, |out, _| {
+            out.extend_from_slice(b"{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{");
+            meta::push_own_keys(out, revision);
+            out.extend_from_slice(b"}}");
+        });
+        let Ok(waiting) = asked else { return };
+        let ended = waiting.answer().await;
+        if let Ok(Answer { reply: Reply { body: Body::Error(error), .. }, .. }) = &ended
+            && matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS)
+        {
+            // It has no such stream.
+            return;
+        }
+        if connection.closed.run_until_cancelled(sleep(retry)).await.is_none() {
+            return;
+        }
+        retry = (retry * 2).min(RETRY_LONGEST);
+        connection.tools_changed.notify_one();
+    }
+}

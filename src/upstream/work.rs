@@ -1,0 +1,125 @@
+//! What a request of a host asks for, and how it is done: the method table of both eras and of both transports.
+//!
+//! The adapters say who asks and in which era; sessions, streams and ids are theirs. What is special to one era
+//! (`initialize`, `server/discover`, listen streams, levels, subscriptions) they serve themselves.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::caller::Caller;
+use crate::gateway::{Failure, Gateway, ItemList, Outcome};
+use crate::ident::Kind;
+use crate::protocol::call::Call;
+use crate::protocol::json::Index;
+use crate::protocol::message::{Part, pick};
+use crate::protocol::method::Method;
+use crate::transport::upward::{Happening, Upward};
+
+/// A request that the gateway serves, the same in both eras.
+pub(super) enum Work {
+    /// It names an item.
+    Call(Call),
+    /// A list, from the cursor on (a raw string of ours).
+    List(Kind, Option<Bytes>),
+}
+
+/// What came of it.
+pub(super) enum Done {
+    /// A server's answer.
+    Outcome(Outcome),
+    /// A list of ours.
+    List(ItemList),
+}
+
+impl Work {
+    /// Reads a request; nothing for a method that is served elsewhere or not at all.
+    pub(super) fn read(
+        method: Method,
+        line: &Bytes,
+        index: &Index,
+        params: Option<Part>,
+    ) -> Result<Option<Self>, Failure> {
+        let kind = match method {
+            Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
+                let call = Call::read(method, line, index, params).map_err(Failure::bad_call)?;
+                return Ok(Some(Self::Call(call)));
+            }
+            Method::ToolsList => Kind::Tool,
+            Method::PromptsList => Kind::Prompt,
+            Method::ResourcesList => Kind::Resource,
+            Method::TemplatesList => Kind::Template,
+            _ => return Ok(None),
+        };
+        Ok(Some(Self::List(kind, cursor(line, index, params)?)))
+    }
+
+    /// How much of the host's messages it holds.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Call(call) => call.size(),
+            Self::List(..) => 0,
+        }
+    }
+
+    /// The host's progress token, raw.
+    pub(super) fn progress_token(&self) -> Option<Bytes> {
+        match self {
+            Self::Call(call) => call.progress_token().map(Bytes::copy_from_slice),
+            Self::List(..) => None,
+        }
+    }
+
+    /// Does it. What happens meanwhile goes to `tell`; nothing comes of it once the host has given up. Dropping the
+    /// future tells the server (CAN-2: whoever answers too late answers nobody).
+    pub(super) async fn perform(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+        upward: &Arc<Upward>,
+        mut tell: impl FnMut(Happening),
+    ) -> Option<Result<Done, Failure>> {
+        let done = {
+            let doing = self.run(gateway, caller, upward);
+            tokio::pin!(doing);
+            loop {
+                tokio::select! {
+                    biased;
+                    happening = upward.happening() => match happening {
+                        Happening::GivenUp => return None,
+                        other => tell(other),
+                    },
+                    done = &mut doing => break done,
+                }
+            }
+        };
+        upward.rest().into_iter().for_each(tell);
+        Some(done)
+    }
+
+    async fn run(&self, gateway: &Gateway, caller: &Caller, upward: &Arc<Upward>) -> Result<Done, Failure> {
+        match self {
+            Self::Call(call) => gateway.call(call, caller, Arc::clone(upward)).await.map(Done::Outcome),
+            Self::List(kind, cursor) => gateway.list(*kind, caller, cursor.as_deref()).await.map(Done::List),
+        }
+    }
+}
+
+/// Lists take an object, `null` or nothing (D053).
+fn cursor(line: &Bytes, index: &Index, params: Option<Part>) -> Result<Option<Bytes>, Failure> {
+    let Some(params) = params else { return Ok(None) };
+    match line[params.span.start as usize] {
+        b'n' => Ok(None),
+        b'{' => {
+            let ([cursor], _) =
+                pick(line, index, params, ["cursor"]).map_err(|_| Failure::bad_params("cursor stands twice"))?;
+            match cursor.map(|cursor| line.slice(cursor.range())) {
+                None => Ok(None),
+                Some(cursor) if *cursor == *b"null" => Ok(None),
+                Some(cursor) if cursor.starts_with(b"\"") => Ok(Some(cursor)),
+                Some(_) => Err(Failure::bad_cursor()),
+            }
+        }
+        _ => Err(Failure::bad_params("params must be an object")),
+    }
+}
