@@ -6,6 +6,7 @@
 mod fault;
 mod invoke;
 mod lists;
+mod seal;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::downstream::Server;
 use crate::ident::Kind;
 use crate::policy::{Policy, RulesError};
 use lists::{Lists, Place};
+use seal::Seal;
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
@@ -34,6 +36,7 @@ pub struct Gateway {
     lists: Arc<Lists>,
     policy: Arc<Policy>,
     instructions: Option<String>,
+    seal: Seal,
 }
 
 impl Gateway {
@@ -57,7 +60,8 @@ impl Gateway {
             .collect();
         let following = Arc::clone(&lists);
         tasks.spawn(async move { following.follow(told).await });
-        Ok(Arc::new(Self { servers, lists, policy, instructions: settings.gateway.instructions }))
+        let seal = Seal::new(&settings.gateway);
+        Ok(Arc::new(Self { servers, lists, policy, instructions: settings.gateway.instructions, seal }))
     }
 
     /// The servers, in the order of the settings.

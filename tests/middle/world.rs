@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onegate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
-use onegate::ident::ServerKey;
+use onegate::ident::{Secret, ServerKey};
 use onegate::transport::Channel;
 use onegate::upstream::stdio;
 use tokio::sync::mpsc;
@@ -69,7 +69,8 @@ impl World {
             })
             .unzip();
         let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty };
-        let settings = Settings::of(servers, PathBuf::from("none"), telemetry);
+        let mut settings = Settings::of(servers, PathBuf::from("none"), telemetry);
+        settings.gateway.seal_key = Some(Secret::new("of a test"));
         let tasks = TaskTracker::new();
         let gateway = Gateway::start(settings, Arc::new(Memory(senders)), &EraMemory::none(), &tasks).unwrap();
         Self { gateway, tasks, stop: CancellationToken::new(), links }
