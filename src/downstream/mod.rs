@@ -3,6 +3,7 @@
 //! Knows no host, no exposed name and no other server. What it lists goes to the gateway as raw pages; what it is
 //! asked comes with a permit.
 
+mod changed;
 mod client;
 mod connection;
 mod era;
@@ -10,9 +11,11 @@ pub mod guard;
 mod handshake;
 mod lifecycle;
 mod list;
+mod offers;
 mod process;
 mod receive;
 mod server;
+mod subscription;
 mod tree;
 
 use std::time::Duration;
@@ -21,8 +24,9 @@ pub use client::{Connect, Link, Processes, State};
 pub use connection::{Answer, Connection};
 pub use era::EraMemory;
 pub use guard::Guard;
+pub use offers::Offers;
 pub use process::Pace;
-pub use server::{Event, Listing, Server};
+pub use server::{Event, Listed, Listing, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

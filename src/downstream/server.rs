@@ -3,6 +3,7 @@
 //! One client is its base: it lists, and serves everybody who declares nothing. What a connection is, and how it is
 //! kept up, is the client's ([`super::client`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Connect, Ground, Lease, State};
 use super::connection::{Answer, Deadlines};
 use super::process::Pace;
-use super::{EraMemory, Fault};
+use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
-use crate::ident::ServerKey;
+use crate::ident::{Kind, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg};
 use crate::protocol::version::{Era, Revision};
@@ -31,24 +32,37 @@ pub struct Event {
     pub listing: Listing,
 }
 
-/// What became of listing a server.
+/// What a server brought, or did not.
 #[derive(Debug)]
 pub enum Listing {
-    /// Its tools.
-    Tools {
-        /// The raw arrays of its pages.
-        pages: Vec<Bytes>,
-        /// For how long it says they hold.
-        ttl: Option<Duration>,
-        /// Whether it tells of changes.
-        tells_changes: bool,
+    /// Some of its lists, the others as they were.
+    Lists {
+        /// What it lists.
+        lists: Vec<Listed>,
+        /// What it offers.
+        offers: Offers,
         /// Its era.
         era: Era,
         /// Its own instructions for the model.
         instructions: Option<String>,
     },
+    /// These resources are others now, by native URI.
+    Updated(BTreeSet<String>),
     /// There is no list, and no hope for one soon.
     Failed,
+}
+
+/// One list of a server.
+#[derive(Debug)]
+pub struct Listed {
+    /// Of what.
+    pub kind: Kind,
+    /// The raw arrays of its pages.
+    pub pages: Vec<Bytes>,
+    /// For how long it says they hold.
+    pub ttl: Option<Duration>,
+    /// Whether it tells of changes.
+    pub tells_changes: bool,
 }
 
 /// A server, as others see it.
