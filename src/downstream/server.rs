@@ -69,6 +69,8 @@ pub struct Listed {
 pub struct Server {
     settings: Arc<ServerSettings>,
     base: Arc<Client>,
+    /// Who wants a resource and who no longer does take turns, so that the last word counts.
+    wanting: tokio::sync::Mutex<()>,
 }
 
 impl Server {
@@ -84,7 +86,7 @@ impl Server {
         let settings = Arc::new(settings);
         let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
-        Arc::new(Self { settings, base })
+        Arc::new(Self { settings, base, wanting: tokio::sync::Mutex::default() })
     }
 
     /// Its key.
@@ -115,6 +117,20 @@ impl Server {
     /// Stops it for good, at this pace.
     pub fn stop(&self, pace: Pace) {
         self.base.stop(pace);
+    }
+
+    /// Has it tell of changes of a resource; whether it does.
+    pub async fn want_resource(&self, native: Arc<str>) -> Result<bool, Fault> {
+        let _turn = self.wanting.lock().await;
+        self.base.want_resource(native).await
+    }
+
+    /// Nobody wants to know of this resource any more, unless somebody does by now.
+    pub async fn unwant_resource(&self, native: &str, is_wanted: impl FnOnce() -> bool) {
+        let _turn = self.wanting.lock().await;
+        if !is_wanted() {
+            self.base.unwant_resource(native).await;
+        }
     }
 
     /// Sends a request under its item's native name or URI (a raw JSON string). The permit proves that policy was

@@ -7,6 +7,7 @@ mod fault;
 mod invoke;
 mod lists;
 mod seal;
+mod subscriptions;
 
 use std::sync::Arc;
 
