@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::catalog::{Catalogue, Contribution, Fingerprint, ToolsPart};
+use crate::catalog::{Catalogue, Contribution, Fingerprint, Part as ToolsPart, View};
 use crate::downstream::{Event, Listing};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
@@ -83,7 +83,7 @@ pub struct ItemList {
 impl Lists {
     pub(super) fn new(places: Vec<Place>, policy: Arc<Policy>, budget: usize) -> Self {
         let empty = Catalogue::empty();
-        let changes = watch::Sender::new(empty.fingerprint());
+        let changes = watch::Sender::new(empty.fingerprint_of(Kind::Tool));
         let parts = places.iter().map(|_| Part::default()).collect();
         Self {
             places,
@@ -119,7 +119,7 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
-                    let fingerprint = self.catalogue().fingerprint();
+                    let fingerprint = self.catalogue().fingerprint_of(Kind::Tool);
                     self.changes.send_if_modified(|known| std::mem::replace(known, fingerprint) != fingerprint);
                 }
             }
@@ -132,27 +132,29 @@ impl Lists {
         let mut parts = self.parts();
         let part = &mut parts[event.server];
         let changed = match event.listing {
-            Listing::Tools { pages, ttl, tells_changes, era, instructions } => match ToolsPart::parse(&pages) {
-                Ok(tools) => {
-                    let same = part.tools.as_ref().is_some_and(|known| known.same_as(&tools));
-                    if !same {
-                        for dropped in tools.dropped().iter().take(MAX_TOLD) {
-                            tracing::warn!(server = %key, "left out of its list: {dropped}");
+            Listing::Tools { pages, ttl, tells_changes, era, instructions } => {
+                match ToolsPart::parse(Kind::Tool, &pages) {
+                    Ok(tools) => {
+                        let same = part.tools.as_ref().is_some_and(|known| known.same_as(&tools));
+                        if !same {
+                            for dropped in tools.dropped().iter().take(MAX_TOLD) {
+                                tracing::warn!(server = %key, "left out of its list: {dropped}");
+                            }
+                            if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
+                                tracing::warn!(server = %key, more, "more were left out of its list");
+                            }
+                            part.tools = Some(Arc::new(tools));
                         }
-                        if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
-                            tracing::warn!(server = %key, more, "more were left out of its list");
-                        }
-                        part.tools = Some(Arc::new(tools));
+                        part.until = Some(Instant::now() + holds_for(era, ttl, tells_changes));
+                        part.instructions = instructions;
+                        !same
                     }
-                    part.until = Some(Instant::now() + holds_for(era, ttl, tells_changes));
-                    part.instructions = instructions;
-                    !same
+                    Err(error) => {
+                        tracing::warn!(server = %key, "its list is not taken: {error}");
+                        false
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!(server = %key, "its list is not taken: {error}");
-                    false
-                }
-            },
+            }
             // The last good list stays.
             Listing::Failed => false,
         };
@@ -176,11 +178,16 @@ impl Lists {
                     .zip(&self.places)
                     .enumerate()
                     .filter_map(|(server, (part, place))| {
-                        let tools = part.tools.as_ref()?;
-                        Some(Contribution { server, key: &place.key, prefix: &place.prefix, tools })
+                        let parts = [Some(part.tools.as_ref()?), None, None, None];
+                        Some(Contribution { server, key: &place.key, prefix: &place.prefix, http: false, parts })
                     })
                     .collect();
-                self.current.store(Arc::new(Catalogue::build(&contributions, &self.policy, self.budget)));
+                self.current.store(Arc::new(Catalogue::build(
+                    &contributions,
+                    &self.policy,
+                    self.budget,
+                    &View::default(),
+                )));
             }
         }
         self.current.load_full()
@@ -227,10 +234,10 @@ impl Lists {
         let ttl = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
         ItemList {
             kind: Kind::Tool,
-            items: catalogue.tools(revision),
+            items: catalogue.list(Kind::Tool, revision),
             next: None,
             ttl_ms: ttl.as_millis(),
-            fingerprint: catalogue.fingerprint(),
+            fingerprint: catalogue.fingerprint_of(Kind::Tool),
         }
     }
 
