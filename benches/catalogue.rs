@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use onegate::catalog::naming::{Named, Scheme};
-use onegate::catalog::{Catalogue, Contribution, ToolsPart};
+use onegate::catalog::{Catalogue, Contribution, Part, View};
 use onegate::config::settings::ItemFilter;
 use onegate::ident::{Kind, ServerKey};
 use onegate::policy::{ItemRules, Policy, ServerRules};
@@ -30,7 +30,7 @@ fn definition(index: usize) -> String {
 struct Fixture {
     keys: Vec<ServerKey>,
     page: Bytes,
-    parts: Vec<Arc<ToolsPart>>,
+    parts: Vec<Arc<Part>>,
     policy: Policy,
 }
 
@@ -40,7 +40,7 @@ impl Fixture {
         let page = Bytes::from(format!("[{}]", definitions.join(",")));
         let rules = |deny: &[&str]| {
             let filter = ItemFilter { allow: None, deny: deny.iter().map(|&text| text.to_owned()).collect() };
-            ServerRules { tools: ItemRules::compile(&filter).expect("the patterns are fine") }
+            ServerRules { tools: ItemRules::compile(&filter).expect("the patterns are fine"), ..ServerRules::default() }
         };
         Self {
             keys: (0..SERVERS).map(|n| ServerKey::new(&format!("server-{n}")).expect("a key")).collect(),
@@ -56,14 +56,17 @@ impl Fixture {
             .iter()
             .zip(&self.keys)
             .enumerate()
-            .map(|(server, (tools, key))| Contribution { server, key, prefix: key.as_str(), tools })
+            .map(|(server, (tools, key))| {
+                let parts = [Some(tools), None, None, None];
+                Contribution { server, key, prefix: key.as_str(), http: false, parts }
+            })
             .collect();
-        Catalogue::build(&contributions, &self.policy, 45)
+        Catalogue::build(&contributions, &self.policy, 45, &View::default())
     }
 }
 
-fn parse(page: &Bytes) -> ToolsPart {
-    ToolsPart::parse(std::slice::from_ref(page)).expect("the page is fine")
+fn parse(page: &Bytes) -> Part {
+    Part::parse(Kind::Tool, std::slice::from_ref(page)).expect("the page is fine")
 }
 
 fn catalogue(c: &mut Criterion) {
@@ -82,14 +85,18 @@ fn catalogue(c: &mut Criterion) {
     c.bench_function("merge/1000", |b| b.iter(|| fixture.build()));
     for revision in [Revision::V2026_07_28, Revision::V2025_03_26] {
         c.bench_function(&format!("render/1000/{}", revision.as_str()), |b| {
-            b.iter_batched(|| fixture.build(), |fresh| (fresh.tools(revision), fresh), BatchSize::LargeInput);
+            b.iter_batched(
+                || fixture.build(),
+                |fresh| (fresh.list(Kind::Tool, revision), fresh),
+                BatchSize::LargeInput,
+            );
         });
     }
     let built = fixture.build();
-    c.bench_function("list/again", |b| b.iter(|| built.tools(black_box(Revision::V2025_11_25))));
+    c.bench_function("list/again", |b| b.iter(|| built.list(Kind::Tool, black_box(Revision::V2025_11_25))));
     c.bench_function("resolve-and-admit", |b| {
         b.iter(|| {
-            let route = built.resolve(black_box("server-7__read_record_42")).expect("it is there");
+            let route = built.resolve(Kind::Tool, black_box("server-7__read_record_42")).expect("it is there");
             fixture.policy.admit(route.server, Kind::Tool, &route.native)
         });
     });

@@ -99,6 +99,10 @@ async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Re
             }
             Ok(if is_error(result) { Exit::Failed } else { Exit::Fine })
         }
+        Ok(Outcome::Own(members)) => {
+            out::text(&format!("{{{members}}}"))?;
+            Ok(Exit::Fine)
+        }
         Ok(Outcome::Error(answer, error)) => {
             let raw = error.whole.of(&answer.reply.line);
             if args.json {

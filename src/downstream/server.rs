@@ -35,10 +35,10 @@ pub struct Event {
 /// What a server brought, or did not.
 #[derive(Debug)]
 pub enum Listing {
-    /// Some of its lists, the others as they were.
-    Lists {
+    /// One of its lists.
+    List {
         /// What it lists.
-        lists: Vec<Listed>,
+        list: Listed,
         /// What it offers.
         offers: Offers,
         /// Its era.
@@ -48,8 +48,8 @@ pub enum Listing {
     },
     /// These resources are others now, by native URI.
     Updated(BTreeSet<String>),
-    /// There is no list, and no hope for one soon.
-    Failed,
+    /// There are no lists of these kinds, and no hope for any soon.
+    Failed(Vec<Kind>),
 }
 
 /// One list of a server.
