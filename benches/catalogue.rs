@@ -40,7 +40,7 @@ impl Fixture {
         let page = Bytes::from(format!("[{}]", definitions.join(",")));
         let rules = |deny: &[&str]| {
             let filter = ItemFilter { allow: None, deny: deny.iter().map(|&text| text.to_owned()).collect() };
-            ServerRules { tools: ItemRules::compile(&filter).expect("the patterns are fine") }
+            ServerRules { tools: ItemRules::compile(&filter).expect("the patterns are fine"), ..ServerRules::default() }
         };
         Self {
             keys: (0..SERVERS).map(|n| ServerKey::new(&format!("server-{n}")).expect("a key")).collect(),

@@ -252,7 +252,7 @@ mod tests {
     fn rules(allow: Option<&[&str]>, deny: &[&str]) -> ServerRules {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let filter = ItemFilter { allow: allow.map(owned), deny: owned(deny) };
-        ServerRules { tools: ItemRules::compile(&filter).unwrap() }
+        ServerRules { tools: ItemRules::compile(&filter).unwrap(), ..ServerRules::default() }
     }
 
     /// The catalogue of these servers, keys as prefixes.
@@ -378,7 +378,7 @@ mod tests {
             deny in prop::collection::vec("[abAB*?]{1,3}", 0..3),
         ) {
             let tools = ItemRules::compile(&ItemFilter { allow, deny }).unwrap();
-            let policy = Policy::new(vec![ServerRules { tools }]);
+            let policy = Policy::new(vec![ServerRules { tools, ..ServerRules::default() }]);
             let natives: Vec<_> = natives.into_iter().collect();
             let listed: Vec<_> = natives.iter().map(|name| tool(name, "")).collect();
             let merged = build(&[("s", part(&listed))], &policy);
