@@ -30,12 +30,12 @@ impl Gateway {
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
         let mut catalogue = self.lists.catalogue();
-        if catalogue.resolve(&name).is_none() {
+        if catalogue.resolve(Kind::Tool, &name).is_none() {
             // Rare and large: on the heap, so that every call is not as large as the rarest.
             Box::pin(self.wait_for_owner(&name)).await;
             catalogue = self.lists.catalogue();
         }
-        let route = catalogue.resolve(&name).ok_or_else(|| Failure::unknown_tool(&name))?;
+        let route = catalogue.resolve(Kind::Tool, &name).ok_or_else(|| Failure::unknown_tool(&name))?;
         let permit = self
             .policy
             .admit(route.server, Kind::Tool, &route.native)

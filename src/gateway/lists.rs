@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::catalog::{Catalogue, Contribution, Fingerprint, ToolsPart};
+use crate::catalog::{Catalogue, Contribution, Fingerprint, Part as ToolsPart, View};
 use crate::downstream::{Event, Listed, Listing};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
@@ -69,7 +69,7 @@ struct Part {
 impl Part {
     /// Takes a list in; whether it is another than before.
     fn put(&mut self, key: &ServerKey, list: &Listed, era: Era) -> bool {
-        let tools = match ToolsPart::parse(&list.pages) {
+        let tools = match ToolsPart::parse(Kind::Tool, &list.pages) {
             Ok(tools) => tools,
             Err(error) => {
                 tracing::warn!(server = %key, "its list is not taken: {error}");
@@ -108,7 +108,7 @@ pub struct ItemList {
 impl Lists {
     pub(super) fn new(places: Vec<Place>, policy: Arc<Policy>, budget: usize) -> Self {
         let empty = Catalogue::empty();
-        let changes = watch::Sender::new(empty.fingerprint());
+        let changes = watch::Sender::new(empty.fingerprint_of(Kind::Tool));
         let parts = places.iter().map(|_| Part::default()).collect();
         Self {
             places,
@@ -144,7 +144,7 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
-                    let fingerprint = self.catalogue().fingerprint();
+                    let fingerprint = self.catalogue().fingerprint_of(Kind::Tool);
                     self.changes.send_if_modified(|known| std::mem::replace(known, fingerprint) != fingerprint);
                 }
             }
@@ -190,11 +190,16 @@ impl Lists {
                     .zip(&self.places)
                     .enumerate()
                     .filter_map(|(server, (part, place))| {
-                        let tools = part.tools.as_ref()?;
-                        Some(Contribution { server, key: &place.key, prefix: &place.prefix, tools })
+                        let parts = [Some(part.tools.as_ref()?), None, None, None];
+                        Some(Contribution { server, key: &place.key, prefix: &place.prefix, http: false, parts })
                     })
                     .collect();
-                self.current.store(Arc::new(Catalogue::build(&contributions, &self.policy, self.budget)));
+                self.current.store(Arc::new(Catalogue::build(
+                    &contributions,
+                    &self.policy,
+                    self.budget,
+                    &View::default(),
+                )));
             }
         }
         self.current.load_full()
@@ -241,10 +246,10 @@ impl Lists {
         let ttl = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
         ItemList {
             kind: Kind::Tool,
-            items: catalogue.tools(revision),
+            items: catalogue.list(Kind::Tool, revision),
             next: None,
             ttl_ms: ttl.as_millis(),
-            fingerprint: catalogue.fingerprint(),
+            fingerprint: catalogue.fingerprint_of(Kind::Tool),
         }
     }
 
