@@ -9,10 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use onegate::catalog::naming::{Named, Scheme};
-<<<<<<< HEAD
-=======
 use onegate::catalog::uri::rewrite_result;
->>>>>>> h-b
 use onegate::catalog::{Catalogue, Contribution, Part, View};
 use onegate::config::settings::ItemFilter;
 use onegate::ident::{Kind, ServerKey};
@@ -73,8 +70,6 @@ impl Fixture {
 
 fn parse(page: &Bytes) -> Part {
     Part::parse(Kind::Tool, std::slice::from_ref(page)).expect("the page is fine")
-<<<<<<< HEAD
-=======
 }
 
 /// URIs: two servers with 1 000 resources each, and a result of 64 KiB with one link.
@@ -116,7 +111,6 @@ fn resources(c: &mut Criterion) {
             })
         });
     });
->>>>>>> h-b
 }
 
 fn catalogue(c: &mut Criterion) {

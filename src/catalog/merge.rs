@@ -33,12 +33,8 @@ pub struct Contribution<'a> {
     pub key: &'a ServerKey,
     /// What stands before its exposed names; without, its names and URIs pass untouched.
     pub prefix: &'a str,
-<<<<<<< HEAD
-    /// Whether it is reached by HTTP: then tools with an invalid header annotation are not published (XMH-2).
-=======
     /// Whether calls of it carry headers that repeat arguments, as those of modern servers do that are reached by
     /// HTTP: then tools with an invalid annotation are not published (XMH-2).
->>>>>>> h-b
     pub http: bool,
     /// What it last listed, by [`Kind::index`]; `None` for a kind that it does not have, or has not listed yet.
     pub parts: [Option<&'a Arc<Part>>; 4],
@@ -60,7 +56,6 @@ pub struct Route {
 /// Stands for what hosts see of one kind; equal when they see the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub(super) [u8; 16]);
-<<<<<<< HEAD
 
 impl Fingerprint {
     /// For whoever must remember it elsewhere.
@@ -68,8 +63,6 @@ impl Fingerprint {
         &self.0
     }
 }
-=======
->>>>>>> h-b
 
 /// Why an item that was listed is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,11 +218,8 @@ impl Catalogue {
                 self.route(kind, site, exposed, definition);
                 shelf.needs = Needs::union([shelf.needs, definition.needs].into_iter());
                 shelf.visible += 1;
-<<<<<<< HEAD
-=======
                 // Names grow by prefix and hash, hardly anything else grows.
                 shelf.size += definition.definition.len() + exposed.len() + 1;
->>>>>>> h-b
             }
             shelf.entries.push(Entry { site, item, exposed, hidden });
         }
@@ -237,20 +227,12 @@ impl Catalogue {
         self.shelves[kind.index()] = shelf;
     }
 
-<<<<<<< HEAD
-    /// Whether a URI that passes untouched would be taken for another server's.
-=======
     /// Whether a URI that passes untouched would be taken for one of ours, and so for another server's.
->>>>>>> h-b
     fn is_lost(&self, kind: Kind, site: usize, exposed: &str, native: &str) -> bool {
         kind == Kind::Resource
             && exposed == native
             && exposed.starts_with(super::uri::OURS)
-<<<<<<< HEAD
-            && self.uris.resolve(exposed, |_| None).is_some_and(|route| route.server != self.sources[site].server)
-=======
             && self.uris.resolve(exposed, |_| None).is_none_or(|route| route.server != self.sources[site].server)
->>>>>>> h-b
     }
 
     /// Puts in what makes a difference to hosts.

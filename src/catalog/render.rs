@@ -170,12 +170,9 @@ impl Class {
     }
 }
 
-<<<<<<< HEAD
-=======
 /// Answers what hosts shall see instead of a URI, if that is something else.
 type Expose<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
->>>>>>> h-b
 /// How an item is published.
 #[derive(Clone, Copy)]
 pub(super) struct Published<'a> {
@@ -184,11 +181,7 @@ pub(super) struct Published<'a> {
     /// For hosts of these revisions.
     pub(super) class: Class,
     /// What becomes of the links of its `_meta` (APP-2); `None` when nothing does.
-<<<<<<< HEAD
-    pub(super) expose: Option<&'a dyn Fn(&str) -> Option<String>>,
-=======
     pub(super) expose: Option<&'a Expose<'a>>,
->>>>>>> h-b
     /// Whether apps may not call it, unless its server says something (APP-5).
     pub(super) restrict: bool,
 }
@@ -244,19 +237,12 @@ fn splice(out: &mut Vec<u8>, item: &Item, published: Published<'_>) {
     let mut gone = 0;
     for special in &item.special {
         let value = special.value.of(definition);
-<<<<<<< HEAD
-        let change = match special.member {
-            Member::Subject => Change::Replace(name.to_vec()),
-            Member::Meta => published.meta(value),
-            other => change(other, value, needs),
-=======
         let change = if special.member == Member::Subject {
             Change::Replace(name.to_vec())
         } else if special.member == Member::Meta {
             published.meta(value)
         } else {
             change(special.member, value, needs)
->>>>>>> h-b
         };
         match change {
             Change::Keep => {}

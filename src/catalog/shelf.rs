@@ -15,11 +15,8 @@ pub(super) struct Shelf {
     pub(super) entries: Vec<Entry>,
     /// How many of them hosts see.
     pub(super) visible: usize,
-<<<<<<< HEAD
-=======
     /// About how many bytes those have.
     pub(super) size: usize,
->>>>>>> h-b
     /// What those need before some host can be shown them.
     pub(super) needs: Needs,
     pub(super) fingerprint: Fingerprint,
@@ -55,10 +52,7 @@ impl Shelf {
         Self {
             entries: Vec::with_capacity(entries),
             visible: 0,
-<<<<<<< HEAD
-=======
             size: 0,
->>>>>>> h-b
             needs: Needs::default(),
             fingerprint: Fingerprint([0; 16]),
             lists: Default::default(),
@@ -100,11 +94,7 @@ impl Shelf {
     fn rendered(&self, class: Class, mut write: impl FnMut(&mut Vec<u8>, &Entry, Class)) -> &Rendered {
         let class = class.simplest(self.needs);
         self.lists[class.index()].get_or_init(|| {
-<<<<<<< HEAD
-            let mut text = Vec::new();
-=======
             let mut text = Vec::with_capacity(self.size + 2);
->>>>>>> h-b
             let mut ends = Vec::with_capacity(self.visible);
             text.push(b'[');
             for entry in self.seen() {

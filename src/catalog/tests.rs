@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-//! x
-=======
 //! All kinds together: names, URIs, apps, profiles and pages over several servers.
 
 use std::sync::Arc;
@@ -588,4 +585,3 @@ proptest! {
         prop_assert_eq!(table(&base, keys[order[0]]), table(&alone, keys[order[0]]));
     }
 }
->>>>>>> h-b

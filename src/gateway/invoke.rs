@@ -52,14 +52,9 @@ impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
-<<<<<<< HEAD
         let mut catalogue = self.lists.catalogue(caller.profile);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
-=======
-        let mut catalogue = self.lists.catalogue();
-        if catalogue.resolve(Kind::Tool, &name).is_none() {
->>>>>>> h-b
             // Rare and large: on the heap, so that every call is not as large as the rarest.
             Box::pin(self.wait_for_owner(call, caller, &name)).await;
             catalogue = self.lists.catalogue(caller.profile);
@@ -75,21 +70,6 @@ impl Gateway {
         if call.method() == Method::ResourcesRead {
             return check_read(server.key(), answer, call, &name, caller);
         }
-<<<<<<< HEAD
-=======
-        let route = catalogue.resolve(Kind::Tool, &name).ok_or_else(|| Failure::unknown_tool(&name))?;
-        let permit = self
-            .policy
-            .admit(route.server, Kind::Tool, &route.native)
-            // Everything that policy refuses today is hidden, and hidden is unknown.
-            .map_err(|_| Failure::unknown_tool(&name))?;
-        let server = &self.servers[route.server];
-        let asked = server.ask(permit, call, &route.native_json, None, caller, upward).await;
-        let answer = asked.map_err(|fault| {
-            tracing::debug!(server = %server.key(), tool = &*route.native, %fault, "call failed");
-            Failure::of_server(server.key(), &fault)
-        })?;
->>>>>>> h-b
         check(server.key(), answer)
     }
 

@@ -28,16 +28,9 @@ pub struct HeaderParam {
 
 /// A text as the value of such a header: plain where that can be, else behind the sentinel (HDR-3).
 pub fn encode_name(raw: &str) -> HeaderValue {
-<<<<<<< HEAD
-    let plain = raw.bytes().all(|byte| matches!(byte, b' '..=b'~'))
-        && !raw.starts_with(' ')
-        && !raw.ends_with(' ')
-        && !(raw.starts_with(OPEN) && raw.ends_with(CLOSE));
-=======
     let blank_edge = raw.starts_with(' ') || raw.ends_with(' ');
     let looks_encoded = raw.starts_with(OPEN) && raw.ends_with(CLOSE);
     let plain = raw.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !blank_edge && !looks_encoded;
->>>>>>> h-b
     let encoded =
         if plain { Cow::Borrowed(raw) } else { [OPEN, &BASE64.encode(raw.as_bytes()), CLOSE].concat().into() };
     HeaderValue::from_str(&encoded).expect("invariant: visible ASCII and inner blanks only")

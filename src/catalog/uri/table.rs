@@ -90,12 +90,8 @@ impl Uris {
     /// How hosts see a URI that the server at this position mentions (U-2, U-4).
     pub(in super::super) fn expose<'a>(&self, site: usize, native: &'a str) -> Cow<'a, str> {
         let Site { key, bare, visible, .. } = &self.sites[site];
-<<<<<<< HEAD
-        if *bare || !visible {
-=======
         // Of a server without a prefix everything passes untouched, but for what would be read from another one.
         if !visible || (*bare && (native.starts_with(form::UI) || native.starts_with(form::OURS))) {
->>>>>>> h-b
             return Cow::Borrowed(native);
         }
         let key = key.as_str();
