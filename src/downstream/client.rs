@@ -4,7 +4,7 @@
 //! One start serves all who wait (D018). The rules of when are in [`super::lifecycle`], the ways of starting and
 //! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Answer, Connection};
 use super::handshake::{self, Agreed, Probe};
+use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
 use super::process::{self, Child, Pace};
+use super::questions::Questions;
 use super::server::{Event, Listing};
 use super::{EraMemory, Fault, Guard, list};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::ServerKey;
-use crate::protocol::capability::Capabilities;
 use crate::protocol::code;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
@@ -131,13 +132,27 @@ impl Connect for Processes {
     }
 }
 
-/// Whose connection it is: what was declared to the server when it was opened, and whether it is the one that lists.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lease {
-    /// What the hosts that share it can do. Towards a modern server each request says it anew.
-    pub(super) capabilities: Capabilities,
-    /// It serves some hosts' calls alone: it is started when they call, and lists nothing.
-    pub(super) calls_only: bool,
+/// Which eras a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    /// `initialize` sessions alone.
+    Legacy,
+    /// Stateless alone.
+    Modern,
+    /// Both; it is spoken to in the modern one, where nothing else is said.
+    Both,
+}
+
+impl Nature {
+    const ALL: [Self; 3] = [Self::Legacy, Self::Modern, Self::Both];
+
+    fn of(agreed: &Agreed) -> Self {
+        match agreed.revision.era() {
+            Era::Legacy => Self::Legacy,
+            Era::Modern if agreed.legacy_too => Self::Both,
+            Era::Modern => Self::Modern,
+        }
+    }
 }
 
 /// One connection to a server, kept up; as [`super::Server`] sees it.
@@ -154,6 +169,12 @@ pub(super) struct Client {
     last_error: Mutex<Option<String>>,
     stop: CancellationToken,
     pace: OnceLock<Pace>,
+    /// One more than the place of what it was last in [`Nature::ALL`]; 0 = never connected.
+    nature: AtomicU8,
+    /// What the server asks.
+    questions: Arc<Questions>,
+    /// Requests that need it just now; see [`lease::Held`].
+    pub(super) users: AtomicUsize,
 }
 
 /// What all clients of one server are started with.
@@ -174,6 +195,7 @@ impl Client {
         let server = Arc::new(Self {
             key: ground.settings.key.clone(),
             settings: Arc::clone(&ground.settings),
+            questions: Questions::new(lease.capabilities.clone(), ground.tasks.clone()),
             lease,
             current: ArcSwapOption::empty(),
             wanted: Notify::new(),
@@ -182,11 +204,31 @@ impl Client {
             last_error: Mutex::new(None),
             stop: CancellationToken::new(),
             pace: OnceLock::new(),
+            nature: AtomicU8::new(0),
+            users: AtomicUsize::new(0),
         });
         let Ground { index, connect, memory, events, tasks, .. } = ground;
         let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
         tasks.spawn(actor.run());
         server
+    }
+
+    /// Which eras the server speaks, as far as it was ever connected.
+    pub(super) fn nature(&self) -> Option<Nature> {
+        Nature::ALL.get(usize::from(self.nature.load(Ordering::Relaxed)).wrapping_sub(1)).copied()
+    }
+
+    /// Whether the server may ask its hosts anything on this connection.
+    pub(super) fn may_ask(&self) -> bool {
+        self.questions.are_possible()
+    }
+
+    /// The roots of its hosts changed; whether the server wants to know.
+    pub(super) fn roots_changed(&self, tell: bool) {
+        self.questions.forget_roots();
+        if let Some(connection) = self.open_connection().filter(|connection| tell && connection.modern().is_none()) {
+            connection.notify(Method::RootsChanged, "");
+        }
     }
 
     /// Where it stands, now and later.
@@ -331,7 +373,7 @@ impl Actor {
                     server.note_error(&why);
                     life.failed(Instant::now(), began.elapsed(), fastrand::f32());
                     self.say(Listing::Failed).await;
-                    needed = true;
+                    needed = !server.lease.calls_only;
                     continue;
                 }
             };
@@ -359,10 +401,10 @@ impl Actor {
                     if useful && !busy {
                         // It did its work and left: the next call starts it (D015).
                         life.ended_well();
-                        needed = server.settings.start == Start::Eager;
+                        needed = server.settings.start == Start::Eager && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
-                        needed = true;
+                        needed = !server.lease.calls_only;
                     }
                 }
             }
@@ -371,6 +413,9 @@ impl Actor {
     }
 
     async fn say(&self, listing: Listing) {
+        if self.server.lease.calls_only {
+            return;
+        }
         // Nobody listens any more only when all is being stopped.
         let _ = self.events.send(Event { server: self.index, listing }).await;
     }
@@ -422,6 +467,7 @@ impl Actor {
     fn open(&self) -> Result<Session, String> {
         let link = self.connect.connect(&self.server.settings)?;
         let connection = Connection::open(self.server.key.clone(), self.mask(), link.channel, &self.tasks);
+        let _ = connection.questions.set(Arc::clone(&self.server.questions));
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
 
@@ -442,7 +488,7 @@ impl Actor {
             Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
             None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
-        if !server.stop.is_cancelled() {
+        if !server.stop.is_cancelled() && !server.lease.legacy {
             // It may have failed on what was remembered of it: the next start asks again (PRB-8).
             self.memory.forget(server.settings.identity());
         }
@@ -455,6 +501,7 @@ impl Actor {
         let settings = &self.server.settings;
         let identity = settings.identity();
         let remembered = match settings.era {
+            EraChoice::Auto if self.server.lease.legacy => Some(Era::Legacy),
             EraChoice::Auto => self.memory.recall(identity),
             EraChoice::Modern => Some(Era::Modern),
             EraChoice::Legacy => Some(Era::Legacy),
@@ -482,7 +529,9 @@ impl Actor {
             }
             match handshake::initialize(&session.connection, proposed, &self.server.lease.capabilities, limit).await {
                 Ok(agreed) => {
-                    self.memory.note(identity, Era::Legacy);
+                    if !self.server.lease.legacy {
+                        self.memory.note(identity, Era::Legacy);
+                    }
                     return Ok(agreed);
                 }
                 // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
@@ -518,14 +567,20 @@ impl Actor {
     async fn attend(&self, session: &Session, agreed: &Agreed) -> End {
         let server = &self.server;
         let connection = &session.connection;
+        if agreed.logging && agreed.revision.era() == Era::Legacy {
+            connection.has_levels();
+        }
+        let nature = Nature::of(agreed);
+        server.nature.store(1 + Nature::ALL.iter().position(|n| *n == nature).unwrap_or(0) as u8, Ordering::Relaxed);
         server.current.store(Some(Arc::clone(connection)));
         let pid = session.child.as_ref().map(Child::pid);
         server.publish(State::Ready { revision: agreed.revision, pid });
         tracing::debug!(server = %server.key, revision = agreed.revision.as_str(), "ready");
-        if agreed.tools && agreed.tools_list_changed && agreed.revision.era() == Era::Modern {
+        let lists = !server.lease.calls_only;
+        if lists && agreed.tools && agreed.tools_list_changed && agreed.revision.era() == Era::Modern {
             self.tasks.spawn(listen(Arc::clone(connection)));
         }
-        let mut list_at = Some(Instant::now());
+        let mut list_at = lists.then(Instant::now);
         let mut retry = RETRY_FIRST;
         loop {
             let idle_at = self.idle_at(connection);
@@ -547,11 +602,11 @@ impl Actor {
                         retry = (retry * 2).min(RETRY_LONGEST);
                     }
                 }
-                () = connection.tools_changed.notified(), if list_at.is_none() => {
+                () = connection.tools_changed.notified(), if lists && list_at.is_none() => {
                     list_at = Some(Instant::now() + LIST_GAP);
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
-                    let limit = server.settings.idle_stop.unwrap_or(FOREVER);
+                    let limit = self.idle_limit().unwrap_or(FOREVER);
                     if connection.unused_since().is_some_and(|since| since.elapsed() >= limit) {
                         return End::Unused;
                     }
@@ -562,9 +617,17 @@ impl Actor {
 
     /// When to look whether it is unused.
     fn idle_at(&self, connection: &Connection) -> Option<Instant> {
-        let settings = &self.server.settings;
-        let limit = settings.idle_stop.filter(|_| settings.start == Start::Lazy)?;
+        let limit = self.idle_limit()?;
         Some(connection.unused_since().map_or_else(|| Instant::now() + limit, |since| since + limit))
+    }
+
+    /// How long it may be unused.
+    fn idle_limit(&self) -> Option<Duration> {
+        let settings = &self.server.settings;
+        if self.server.lease.calls_only {
+            return Some(settings.idle_stop.map_or(lease::IDLE, |limit| limit.min(lease::IDLE)));
+        }
+        settings.idle_stop.filter(|_| settings.start == Start::Lazy)
     }
 
     /// Lists it for the gateway; false when that failed.

@@ -28,6 +28,10 @@ pub(super) struct Agreed {
     pub(super) tools: bool,
     pub(super) tools_list_changed: bool,
     pub(super) instructions: Option<String>,
+    /// It has log messages and levels.
+    pub(super) logging: bool,
+    /// It speaks the legacy era too.
+    pub(super) legacy_too: bool,
 }
 
 /// What the probe found.
@@ -48,6 +52,7 @@ struct Announced {
     tools: bool,
     tools_list_changed: bool,
     instructions: Option<String>,
+    logging: bool,
 }
 
 impl Announced {
@@ -63,6 +68,8 @@ impl Announced {
             } else if entry.is("instructions") {
                 announced.instructions = text(entry.value);
             } else if entry.is("capabilities") {
+                announced.logging =
+                    json::members(entry.value).any(|entry| entry.is("logging") && entry.value != b"null");
                 let tools = json::members(entry.value).find(|entry| entry.is("tools")).map(|entry| entry.value);
                 announced.tools = tools.is_some_and(|tools| !matches!(tools, b"null" | b"false"));
                 announced.tools_list_changed = tools.is_some_and(|tools| {
@@ -79,6 +86,8 @@ impl Announced {
             tools_list_changed: self.tools_list_changed,
             tools: self.tools,
             instructions: self.instructions,
+            logging: self.logging,
+            legacy_too: newest(&self.supported_versions, Era::Legacy).is_some(),
         }
     }
 }
@@ -139,12 +148,13 @@ fn named(data: Option<&[u8]>) -> Vec<String> {
 /// The three errors that only a modern server gives. It is modern, but told nothing of what it can do, so it is
 /// taken to have tools; one that shares no modern revision with us is not (PRB-3).
 fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
+    let legacy_too = newest(&named(data), Era::Legacy).is_some();
     let revision = match error {
         code::UNSUPPORTED_VERSION => newest(&named(data), Era::Modern)?,
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Revision::LATEST_MODERN,
         _ => return None,
     };
-    Some(Agreed { revision, tools: true, tools_list_changed: false, instructions: None })
+    Some(Agreed { revision, tools: true, tools_list_changed: false, instructions: None, logging: false, legacy_too })
 }
 
 /// Opens a legacy session, proposing a revision (PRB-9).

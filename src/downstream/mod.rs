@@ -8,9 +8,11 @@ mod connection;
 mod era;
 pub mod guard;
 mod handshake;
+mod lease;
 mod lifecycle;
 mod list;
 mod process;
+mod questions;
 mod receive;
 mod server;
 mod tree;
@@ -22,7 +24,7 @@ pub use connection::{Answer, Connection};
 pub use era::EraMemory;
 pub use guard::Guard;
 pub use process::Pace;
-pub use server::{Event, Listing, Server};
+pub use server::{Event, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

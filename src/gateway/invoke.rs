@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::bridge::{Input, Way};
 use super::{Failure, Gateway, LIST_DEADLINE};
 use crate::caller::Caller;
 use crate::catalog::naming;
@@ -23,6 +24,10 @@ pub enum Outcome {
     Result(Answer, ResultSpans),
     /// A protocol error, passed as the server wrote it (CALL-2, D050).
     Error(Answer, ErrorSpans),
+    /// Questions to a modern host, which comes back with the answers.
+    Input(Input),
+    /// A complete result of our own: raw members, without braces.
+    Own(String),
 }
 
 impl Gateway {
@@ -42,12 +47,9 @@ impl Gateway {
             // Everything that policy refuses today is hidden, and hidden is unknown.
             .map_err(|_| Failure::unknown_tool(&name))?;
         let server = &self.servers[route.server];
-        let asked = server.ask(permit, call, &route.native_json, None, caller, upward).await;
-        let answer = asked.map_err(|fault| {
-            tracing::debug!(server = %server.key(), tool = &*route.native, %fault, "call failed");
-            Failure::of_server(server.key(), &fault)
-        })?;
-        check(server.key(), answer)
+        let native = &*route.native_json;
+        let way = Way { bridge: &self.bridge, seal: &self.seal, server, permit, call, native, caller, upward: &upward };
+        way.go().await
     }
 
     /// A name may be called before its server has listed: it is waited for once (N-9), as long as a list waits.
@@ -62,7 +64,7 @@ impl Gateway {
 }
 
 /// Whether an answer is one that a host may see.
-fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
+pub(super) fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
     match answer.reply.body {
         Body::Result(spans) => {
             let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));

@@ -3,6 +3,7 @@
 //! Speaks the language of the middle: modern and stateless, the bytes of whoever wrote them. Upstream adapters
 //! bring requests in and write answers out in the words of their host's revision.
 
+mod bridge;
 mod fault;
 mod invoke;
 mod lists;
@@ -15,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
 pub use crate::downstream::{Connect, EraMemory, Link, Pace, Processes, State};
+pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE};
@@ -24,6 +26,7 @@ use crate::config::settings::{ServerSettings, Settings};
 use crate::downstream::Server;
 use crate::ident::Kind;
 use crate::policy::{Policy, RulesError};
+use bridge::Bridge;
 use lists::{Lists, Place};
 use seal::Seal;
 
@@ -37,6 +40,7 @@ pub struct Gateway {
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
+    bridge: Bridge,
 }
 
 impl Gateway {
@@ -61,7 +65,8 @@ impl Gateway {
         let following = Arc::clone(&lists);
         tasks.spawn(async move { following.follow(told).await });
         let seal = Seal::new(&settings.gateway);
-        Ok(Arc::new(Self { servers, lists, policy, instructions: settings.gateway.instructions, seal }))
+        let bridge = Bridge::new(tasks);
+        Ok(Arc::new(Self { servers, lists, policy, instructions: settings.gateway.instructions, seal, bridge }))
     }
 
     /// The servers, in the order of the settings.
@@ -114,6 +119,7 @@ impl Gateway {
 
     /// Stops all servers at this pace; their tasks end.
     pub fn stop(&self, pace: Pace) {
+        self.bridge.stop();
         for server in &self.servers {
             server.stop(pace);
         }

@@ -13,11 +13,14 @@ use crate::protocol::message::Field;
 use crate::protocol::meta::{self, IMPLEMENTATION, SERVER_INFO};
 use crate::protocol::reply::{ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
-use crate::transport::upward::Progress;
+use crate::transport::upward::{LogMessage, Progress};
 
 /// Longest error of a server that is passed whole (ERR-4, §16.2); of a longer one, so much of its message is.
 const MAX_ERROR: usize = 64 << 10;
 const MAX_ERROR_MESSAGE: usize = 4 << 10;
+
+/// Longest data of a log message (LOG-3).
+const MAX_LOG_DATA: usize = 8 << 10;
 
 /// Where an answer is written.
 pub(super) trait Sink {
@@ -142,6 +145,16 @@ pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, outcom
             server_error(out, &answer.reply.line, error);
             out.bytes().push(b'}');
         }
+        Outcome::Input(input) => {
+            open(out, id, "result");
+            let out = out.bytes();
+            out.extend_from_slice(b"{\"resultType\":\"input_required\",");
+            out.extend_from_slice(&input.members);
+            out.extend_from_slice(b",\"_meta\":{");
+            out.extend_from_slice(&input.meta);
+            out.extend_from_slice(format!("\"{SERVER_INFO}\":{IMPLEMENTATION}}}}}}}").as_bytes());
+        }
+        Outcome::Own(members) => result(out, id, revision, members),
     }
 }
 
@@ -297,6 +310,43 @@ pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, r
     out.bytes().extend_from_slice(token);
     out.bytes().extend_from_slice(parts.1.of(line));
     out.bytes().push(b'}');
+}
+
+/// A log message, with the server's key before its logger (LOG-3).
+pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
+    let bytes = out.bytes();
+    bytes.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"logger\":\"");
+    bytes.extend_from_slice(message.server.as_bytes());
+    match message.logger {
+        Some(logger) => {
+            bytes.push(b'/');
+            bytes.extend_from_slice(&logger.of(&message.line)[1..]);
+        }
+        None => bytes.push(b'"'),
+    }
+    for entry in json::members(message.params.of(&message.line)) {
+        let is_meta = entry.is("_meta");
+        if entry.is("logger") {
+            continue;
+        }
+        bytes.extend_from_slice(b",\"");
+        bytes.extend_from_slice(entry.key);
+        bytes.extend_from_slice(b"\":");
+        if is_meta {
+            bytes.push(b'{');
+            meta::push_passing(bytes, entry.value);
+            if bytes.last() == Some(&b',') {
+                bytes.pop();
+            }
+            bytes.push(b'}');
+        } else if entry.value.len() > MAX_LOG_DATA {
+            let text = String::from_utf8_lossy(&entry.value[..MAX_LOG_DATA]);
+            json::push_string(bytes, &format!("{}…", text.trim_end_matches('\u{fffd}')));
+        } else {
+            bytes.extend_from_slice(entry.value);
+        }
+    }
+    bytes.extend_from_slice(b"}}");
 }
 
 #[cfg(test)]
