@@ -4,30 +4,28 @@
 //! One start serves all who wait (D018). The rules of when are in [`super::lifecycle`], the ways of starting and
 //! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Answer, Connection};
+use super::connection::Connection;
 use super::handshake::{self, Agreed, Probe};
 use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
 use super::process::{self, Child, Pace};
 use super::questions::Questions;
-use super::server::{Event, Listing};
-use super::{EraMemory, Fault, Guard, list};
+use super::server::{Event, Listed, Listing};
+use super::{EraMemory, Fault, Guard, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
-use crate::ident::ServerKey;
-use crate::protocol::code;
-use crate::protocol::meta;
+use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
-use crate::protocol::reply::{Body, Reply};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
@@ -36,13 +34,15 @@ use crate::transport::Channel;
 /// Lists of one server are at least this far apart (D-28).
 const LIST_GAP: Duration = Duration::from_millis(250);
 /// A failed list, and an ended stream, is tried again after this, doubling…
-const RETRY_FIRST: Duration = Duration::from_secs(1);
+pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// …up to this.
-const RETRY_LONGEST: Duration = Duration::from_secs(60);
+pub(super) const RETRY_LONGEST: Duration = Duration::from_secs(60);
 /// Lines of stderr in an error.
 const LAST_LINES: usize = 3;
 /// The longest that a timer takes.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What is listed of a server that has started.
+const LISTED: [Kind; 4] = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template];
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Nature {
     fn of(agreed: &Agreed) -> Self {
         match agreed.revision.era() {
             Era::Legacy => Self::Legacy,
-            Era::Modern if agreed.legacy_too => Self::Both,
+            Era::Modern if agreed.dual => Self::Both,
             Era::Modern => Self::Modern,
         }
     }
@@ -175,6 +175,10 @@ pub(super) struct Client {
     questions: Arc<Questions>,
     /// Requests that need it just now; see [`lease::Held`].
     pub(super) users: AtomicUsize,
+    /// The native URIs whose changes somebody wants to be told of, whether it runs or not (SUB-6, SUB-7).
+    pub(super) wanted_resources: watch::Sender<BTreeSet<Arc<str>>>,
+    /// Those that the server said it tells of.
+    pub(super) told_resources: watch::Sender<BTreeSet<Arc<str>>>,
 }
 
 /// What all clients of one server are started with.
@@ -206,6 +210,8 @@ impl Client {
             pace: OnceLock::new(),
             nature: AtomicU8::new(0),
             users: AtomicUsize::new(0),
+            wanted_resources: watch::Sender::default(),
+            told_resources: watch::Sender::default(),
         });
         let Ground { index, connect, memory, events, tasks, .. } = ground;
         let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
@@ -262,7 +268,7 @@ impl Client {
         }
     }
 
-    fn open_connection(&self) -> Option<Arc<Connection>> {
+    pub(super) fn open_connection(&self) -> Option<Arc<Connection>> {
         self.current.load_full().filter(|connection| !connection.is_closed())
     }
 
@@ -567,7 +573,7 @@ impl Actor {
     async fn attend(&self, session: &Session, agreed: &Agreed) -> End {
         let server = &self.server;
         let connection = &session.connection;
-        if agreed.logging && agreed.revision.era() == Era::Legacy {
+        if agreed.offers.logging && agreed.revision.era() == Era::Legacy {
             connection.has_levels();
         }
         let nature = Nature::of(agreed);
@@ -577,10 +583,14 @@ impl Actor {
         server.publish(State::Ready { revision: agreed.revision, pid });
         tracing::debug!(server = %server.key, revision = agreed.revision.as_str(), "ready");
         let lists = !server.lease.calls_only;
-        if lists && agreed.tools && agreed.tools_list_changed && agreed.revision.era() == Era::Modern {
-            self.tasks.spawn(listen(Arc::clone(connection)));
+        if lists && agreed.revision.era() == Era::Modern {
+            self.tasks.spawn(subscription::listen(Arc::clone(server), Arc::clone(connection), agreed.offers.clone()));
+        } else if lists {
+            self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection)));
         }
-        let mut list_at = lists.then(Instant::now);
+        // What is to be listed, and when.
+        let mut kinds: BTreeSet<Kind> = if lists { LISTED.into() } else { BTreeSet::new() };
+        let mut list_at = Some(Instant::now());
         let mut retry = RETRY_FIRST;
         loop {
             let idle_at = self.idle_at(connection);
@@ -588,22 +598,33 @@ impl Actor {
                 biased;
                 () = server.stop.cancelled() => return End::Stop,
                 () = connection.closed.cancelled() => return End::Gone,
-                () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() => {
+                () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() && lists => {
                     list_at = None;
-                    let listed = tokio::select! {
+                    kinds.append(&mut connection.changed.take_kinds());
+                    let failed = tokio::select! {
                         biased;
                         () = server.stop.cancelled() => return End::Stop,
-                        listed = self.list(connection, agreed) => listed,
+                        failed = self.list(connection, agreed, &kinds) => failed,
                     };
-                    if listed {
+                    kinds = failed;
+                    if kinds.is_empty() {
                         retry = RETRY_FIRST;
                     } else {
                         list_at = Some(Instant::now() + retry);
                         retry = (retry * 2).min(RETRY_LONGEST);
                     }
                 }
-                () = connection.tools_changed.notified(), if lists && list_at.is_none() => {
-                    list_at = Some(Instant::now() + LIST_GAP);
+                () = connection.changed.happens() => {
+                    let resources = connection.changed.take_resources();
+                    if lists && !resources.is_empty() {
+                        self.say(Listing::Updated(resources)).await;
+                    }
+                    if lists && connection.changed.has_kinds() {
+                        kinds.append(&mut connection.changed.take_kinds());
+                        if list_at.is_none() {
+                            list_at = Some(Instant::now() + LIST_GAP);
+                        }
+                    }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
                     let limit = self.idle_limit().unwrap_or(FOREVER);
@@ -630,59 +651,40 @@ impl Actor {
         settings.idle_stop.filter(|_| settings.start == Start::Lazy)
     }
 
-    /// Lists it for the gateway; false when that failed.
-    async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed) -> bool {
-        let pages = if agreed.tools {
-            let limit = self.server.settings.timeouts.start;
-            timeout(limit, list::tools(connection, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
-        } else {
-            Ok(list::Pages::default())
-        };
-        match pages {
-            Ok(list) => {
-                self.say(Listing::Tools {
-                    pages: list.pages,
-                    ttl: list.ttl,
-                    tells_changes: agreed.tools_list_changed,
-                    era: agreed.revision.era(),
-                    instructions: agreed.instructions.clone(),
-                })
-                .await;
-                true
+    /// Lists these kinds for the gateway; answers those that failed.
+    async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed, kinds: &BTreeSet<Kind>) -> BTreeSet<Kind> {
+        let limit = self.server.settings.timeouts.start;
+        let mut lists = Vec::with_capacity(kinds.len());
+        let mut failed = BTreeSet::new();
+        for &kind in kinds {
+            let pages = match agreed.offers.of(kind) {
+                Some(_) => {
+                    timeout(limit, list::all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
+                }
+                None => Ok(list::Pages::default()),
+            };
+            match pages {
+                Ok(pages) => lists.push(Listed {
+                    kind,
+                    pages: pages.pages,
+                    ttl: pages.ttl,
+                    tells_changes: agreed.offers.of(kind).unwrap_or(true),
+                }),
+                Err(fault) => {
+                    let why = format!("its {kind}s could not be listed: {fault}");
+                    tracing::warn!(server = %self.server.key, "{why}");
+                    self.server.note_error(&why);
+                    failed.insert(kind);
+                }
             }
-            Err(fault) => {
-                let why = format!("its tools could not be listed: {fault}");
-                tracing::warn!(server = %self.server.key, "{why}");
-                self.server.note_error(&why);
-                self.say(Listing::Failed).await;
-                false
-            }
         }
-    }
-}
-
-/// Keeps a stream open on which a modern server tells that its tools changed, as long as the connection lives.
-/// A stream that ends is opened again later, and the list is looked at, for what was missed (SUB-9).
-async fn listen(connection: Arc<Connection>) {
-    let mut retry = RETRY_FIRST;
-    while let Some(revision) = connection.modern() {
-        let asked = connection.request(Method::Listen, None, None, |out, _| {
-            out.extend_from_slice(b"{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{");
-            meta::push_own_keys(out, revision);
-            out.extend_from_slice(b"}}");
-        });
-        let Ok(waiting) = asked else { return };
-        let ended = waiting.answer().await;
-        if let Ok(Answer { reply: Reply { body: Body::Error(error), .. }, .. }) = &ended
-            && matches!(error.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS)
-        {
-            // It has no such stream.
-            return;
-        }
-        if connection.closed.run_until_cancelled(sleep(retry)).await.is_none() {
-            return;
-        }
-        retry = (retry * 2).min(RETRY_LONGEST);
-        connection.tools_changed.notify_one();
+        self.say(Listing::Lists {
+            lists,
+            offers: agreed.offers.clone(),
+            era: agreed.revision.era(),
+            instructions: agreed.instructions.clone(),
+        })
+        .await;
+        failed
     }
 }

@@ -4,7 +4,7 @@
 //! which also tells the server. Knows neither names nor hosts; what a request says is written by its caller.
 //! [`super::receive`] reads what comes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,11 +12,12 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::changed::Changed;
 use super::questions::Questions;
 use super::{Fault, receive};
 use crate::ident::{Principal, ServerKey};
@@ -96,8 +97,10 @@ pub struct Connection {
     next_id: AtomicU64,
     /// What was agreed on, once it is.
     pub(super) revision: OnceLock<Revision>,
-    /// The server said that its tools are others now; taken by its actor.
-    pub(super) tools_changed: Notify,
+    /// What the server said is another now; taken by its actor.
+    pub(super) changed: Changed,
+    /// The last stream of ours that is known to be open, and the resources that it is about.
+    acknowledged: watch::Sender<Option<(u64, BTreeSet<Arc<str>>)>>,
     /// Bytes of answers that wait to be taken.
     held: Arc<Held>,
     /// Set when nothing can be asked any more.
@@ -184,7 +187,8 @@ impl Connection {
             }),
             next_id: AtomicU64::new(1),
             revision: OnceLock::new(),
-            tools_changed: Notify::new(),
+            changed: Changed::default(),
+            acknowledged: watch::Sender::new(None),
             held: Arc::default(),
             closed: CancellationToken::new(),
             useful: AtomicBool::new(false),
@@ -502,6 +506,24 @@ impl Connection {
         }
     }
 
+    /// A stream of ours is open, for these resources (SUB-3).
+    pub(super) fn acknowledge(&self, id: u64, resources: BTreeSet<Arc<str>>) {
+        if self.pending().slots.contains_key(&id) {
+            self.acknowledged.send_modify(|known| {
+                // Only the newest stream is waited for.
+                *known = Some((id, resources));
+            });
+        }
+    }
+
+    /// Waits for that, `deadline` at most.
+    pub(super) async fn acknowledged(&self, id: u64, deadline: Instant) -> Option<BTreeSet<Arc<str>>> {
+        let mut known = self.acknowledged.subscribe();
+        let is_it = |known: &Option<(u64, BTreeSet<Arc<str>>)>| known.as_ref().is_some_and(|(of, _)| *of == id);
+        let found = timeout_at(deadline, known.wait_for(is_it)).await.ok()?.ok()?;
+        found.as_ref().map(|(_, resources)| resources.clone())
+    }
+
     /// Waits until what is held is within bounds.
     pub(super) async fn may_read(&self) {
         while self.held.bytes.load(Ordering::Acquire) >= IN_LIMIT {
@@ -528,6 +550,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Its id, of this connection.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The server must not hear of it when nobody waits any more: `initialize` and the probe (CAN-1).
     pub(super) fn uncancellable(mut self) -> Self {
         self.cancellable = false;

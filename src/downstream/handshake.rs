@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Fault;
 use super::connection::{Connection, Deadlines};
+use super::{Fault, Offers};
 use crate::protocol::capability::Capabilities;
 use crate::protocol::code;
 use crate::protocol::json;
@@ -25,13 +25,10 @@ use crate::shown::shown;
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) revision: Revision,
-    pub(super) tools: bool,
-    pub(super) tools_list_changed: bool,
+    pub(super) offers: Offers,
+    /// It also speaks a revision of the legacy era.
+    pub(super) dual: bool,
     pub(super) instructions: Option<String>,
-    /// It has log messages and levels.
-    pub(super) logging: bool,
-    /// It speaks the legacy era too.
-    pub(super) legacy_too: bool,
 }
 
 /// What the probe found.
@@ -49,10 +46,8 @@ pub(super) enum Probe {
 struct Announced {
     protocol_version: Option<String>,
     supported_versions: Vec<String>,
-    tools: bool,
-    tools_list_changed: bool,
+    offers: Offers,
     instructions: Option<String>,
-    logging: bool,
 }
 
 impl Announced {
@@ -68,27 +63,18 @@ impl Announced {
             } else if entry.is("instructions") {
                 announced.instructions = text(entry.value);
             } else if entry.is("capabilities") {
-                announced.logging =
-                    json::members(entry.value).any(|entry| entry.is("logging") && entry.value != b"null");
-                let tools = json::members(entry.value).find(|entry| entry.is("tools")).map(|entry| entry.value);
-                announced.tools = tools.is_some_and(|tools| !matches!(tools, b"null" | b"false"));
-                announced.tools_list_changed = tools.is_some_and(|tools| {
-                    json::members(tools).any(|entry| entry.is("listChanged") && entry.value == b"true")
-                });
+                announced.offers = Offers::read(entry.value);
             }
         }
         announced
     }
 
     fn agreed(self, revision: Revision) -> Agreed {
-        Agreed {
-            revision,
-            tools_list_changed: self.tools_list_changed,
-            tools: self.tools,
-            instructions: self.instructions,
-            logging: self.logging,
-            legacy_too: newest(&self.supported_versions, Era::Legacy).is_some(),
-        }
+        let dual = newest(&self.supported_versions, Era::Legacy).is_some();
+        let mut offers = self.offers;
+        // It had no word for that.
+        offers.completions |= revision == Revision::V2024_11_05;
+        Agreed { revision, offers, dual, instructions: self.instructions }
     }
 }
 
@@ -146,15 +132,15 @@ fn named(data: Option<&[u8]>) -> Vec<String> {
 }
 
 /// The three errors that only a modern server gives. It is modern, but told nothing of what it can do, so it is
-/// taken to have tools; one that shares no modern revision with us is not (PRB-3).
+/// asked for everything; one that shares no modern revision with us is not (PRB-3).
 fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
-    let legacy_too = newest(&named(data), Era::Legacy).is_some();
+    let dual = newest(&named(data), Era::Legacy).is_some();
     let revision = match error {
         code::UNSUPPORTED_VERSION => newest(&named(data), Era::Modern)?,
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Revision::LATEST_MODERN,
         _ => return None,
     };
-    Some(Agreed { revision, tools: true, tools_list_changed: false, instructions: None, logging: false, legacy_too })
+    Some(Agreed { revision, offers: Offers::unknown(), dual, instructions: None })
 }
 
 /// Opens a legacy session, proposing a revision (PRB-9).
@@ -209,11 +195,8 @@ mod tests {
             let text = format!(r#"{{"protocolVersion":"2025-06-18","capabilities":{capabilities},"instructions":5}}"#);
             let read = Announced::read(text.as_bytes());
             assert_eq!(read.protocol_version.as_deref(), Some("2025-06-18"));
-            assert_eq!(
-                (read.tools, read.tools_list_changed, read.instructions),
-                (tools, changes, None),
-                "{capabilities}"
-            );
+            let expected = tools.then_some(changes);
+            assert_eq!((read.offers.tools, read.instructions), (expected, None), "{capabilities}");
         }
         let read = Announced::read(br#"{"supportedVersions":[1,"2026-07-28",null]}"#);
         assert_eq!(read.supported_versions, ["2026-07-28"]);

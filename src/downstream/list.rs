@@ -1,4 +1,4 @@
-//! All pages of a server's tools, raw (PAG-*, D-29).
+//! All pages of a list of a server, raw (PAG-*, D-29).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::Fault;
 use super::connection::{Connection, Deadlines};
+use crate::ident::Kind;
 use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::meta;
@@ -22,32 +23,46 @@ const MAX_BYTES: usize = 8 << 20;
 /// A whole list, and for how long it holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
-    /// The raw `tools` arrays in order.
+    /// The raw arrays in order.
     pub(super) pages: Vec<Bytes>,
     /// The least `ttlMs` of the pages (CCH-3); `None` where the server gave none.
     pub(super) ttl: Option<Duration>,
 }
 
-/// Fetches every page of `tools/list`.
+/// The method that lists a kind, and the member that holds the items.
+const fn words(kind: Kind) -> (Method, &'static str) {
+    match kind {
+        Kind::Tool => (Method::ToolsList, "tools"),
+        Kind::Prompt => (Method::PromptsList, "prompts"),
+        Kind::Resource => (Method::ResourcesList, "resources"),
+        Kind::Template => (Method::TemplatesList, "resourceTemplates"),
+    }
+}
+
+/// Fetches every page of a list.
 ///
 /// Ends at a missing cursor, never at an empty one (PAG-1). A cursor that comes again, too many pages or bytes fail
 /// the list (D042); how many entries it may have is a matter of the catalogue.
-pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Result<Pages, Fault> {
+pub(super) async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Result<Pages, Fault> {
+    let (method, member) = words(kind);
     let mut all = Pages::default();
     let mut seen: HashSet<Box<[u8]>> = HashSet::new();
     let mut cursor: Option<Box<[u8]>> = None;
     let mut bytes = 0;
     loop {
-        let asked = connection.request(Method::ToolsList, Some(Deadlines::within(limit)), None, |out, _| {
+        let asked = connection.request(method, Some(Deadlines::within(limit)), None, |out, _| {
             push_params(out, cursor.as_deref(), connection);
         })?;
         let answer = asked.answer().await?;
         let line = answer.reply.line;
         let result = match answer.reply.body {
             Body::Result(spans) => spans.whole,
-            // It declared tools and knows no list: it has none (D061).
+            // It declared the kind and knows no list: it has none (D061). Templates have no word of their own.
             Body::Error(error) if error.code == code::METHOD_NOT_FOUND && all.pages.is_empty() => {
-                tracing::warn!(server = %connection.key, "it declared tools, but does not know tools/list");
+                if kind != Kind::Template {
+                    let method = method.as_str();
+                    tracing::warn!(server = %connection.key, "it declared {member}, but does not know {method}");
+                }
                 return Ok(all);
             }
             Body::Error(error) => {
@@ -61,7 +76,7 @@ pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Resu
         cursor = None;
         let mut ttl = None;
         for entry in json::members(result.of(&line)) {
-            if entry.is("tools") && entry.value.starts_with(b"[") {
+            if entry.is(member) && entry.value.starts_with(b"[") {
                 page = Some(line.slice_ref(entry.value));
             } else if entry.is("nextCursor") && entry.value.starts_with(b"\"") {
                 cursor = Some(entry.value.into());
@@ -69,7 +84,7 @@ pub(super) async fn tools(connection: &Arc<Connection>, limit: Duration) -> Resu
                 ttl = std::str::from_utf8(entry.value).ok().and_then(|ms| ms.parse::<f64>().ok());
             }
         }
-        let page = page.ok_or_else(|| Fault::Invalid("its list has no array of tools".to_owned()))?;
+        let page = page.ok_or_else(|| Fault::Invalid(format!("its list has no array of {member}")))?;
         bytes += page.len();
         all.pages.push(page);
         if let Some(ms) = ttl {

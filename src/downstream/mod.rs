@@ -3,6 +3,7 @@
 //! Knows no host, no exposed name and no other server. What it lists goes to the gateway as raw pages; what it is
 //! asked comes with a permit.
 
+mod changed;
 mod client;
 mod connection;
 mod era;
@@ -11,10 +12,12 @@ mod handshake;
 mod lease;
 mod lifecycle;
 mod list;
+mod offers;
 mod process;
 mod questions;
 mod receive;
 mod server;
+mod subscription;
 mod tree;
 
 use std::time::Duration;
@@ -23,8 +26,9 @@ pub use client::{Connect, Link, Processes, State};
 pub use connection::{Answer, Connection};
 pub use era::EraMemory;
 pub use guard::Guard;
+pub use offers::Offers;
 pub use process::Pace;
-pub use server::{Event, Listing, Pending, Server};
+pub use server::{Event, Listed, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

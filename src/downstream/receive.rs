@@ -14,8 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use super::Fault;
 use super::connection::Connection;
 use super::questions;
+use crate::ident::Kind;
 use crate::protocol::json::{self, Index, Malformed, Span};
 use crate::protocol::message::{Message, NoMessage, Part, Why, id_at_end, own_id, pick};
+use crate::protocol::meta::SUBSCRIPTION_ID;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
@@ -26,6 +28,10 @@ const SECOND_CHANCE: Duration = Duration::from_secs(1);
 /// What is no message is logged this often.
 const JUNK_LOG: Duration = Duration::from_secs(10);
 
+/// Longest URI that is taken (RES-5).
+const MAX_URI: usize = 8 << 10;
+/// Resources of one stream, at most.
+const MAX_ACKNOWLEDGED: usize = 1024;
 /// So much of it is looked at for that.
 const SHOWN: usize = 4096;
 
@@ -138,11 +144,40 @@ impl Receiver {
     fn notification(&self, line: &Bytes, method: Span, params: Option<Part>) {
         match Method::parse(method.of(line)) {
             Some(Method::Progress) => self.progress(line, params),
-            Some(Method::ToolsChanged) => self.connection.tools_changed.notify_one(),
+            Some(Method::ToolsChanged) => self.connection.changed.list(Kind::Tool),
+            Some(Method::PromptsChanged) => self.connection.changed.list(Kind::Prompt),
+            Some(Method::ResourcesChanged) => {
+                self.connection.changed.list(Kind::Resource);
+                self.connection.changed.list(Kind::Template);
+            }
+            Some(Method::Updated) => {
+                let uri = params.and_then(|params| {
+                    let ([uri], _) = pick(line, &self.index, params, ["uri"]).ok()?;
+                    json::text_of(uri?.of(line))
+                });
+                if let Some(uri) = uri.filter(|uri| uri.len() <= MAX_URI) {
+                    self.connection.changed.resource(&uri);
+                }
+            }
+            Some(Method::Acknowledged) => self.acknowledged(line, params),
             Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, None),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}
         }
+    }
+
+    /// A stream of ours is open, and for what (SUB-3).
+    fn acknowledged(&self, line: &Bytes, params: Option<Part>) {
+        let Some(params) = params else { return };
+        let Ok(([filter, meta], _)) = pick(line, &self.index, params, ["notifications", "_meta"]) else { return };
+        let find = |object: Option<Span>, name| {
+            json::members(object?.of(line)).find(|entry| entry.is(name)).map(|entry| entry.value)
+        };
+        let Some(id) = find(meta, SUBSCRIPTION_ID).and_then(own_id) else { return };
+        let resources = find(filter, "resourceSubscriptions").unwrap_or(b"[]");
+        let resources =
+            json::elements(resources).filter_map(json::text_of).map(Arc::from).take(MAX_ACKNOWLEDGED).collect();
+        self.connection.acknowledge(id, resources);
     }
 
     /// PRG-1, PRG-3: only for a request that runs, under the token that was ours.

@@ -3,6 +3,7 @@
 //! One client is its base: it lists, and serves all who may share it. Which others there are is decided by
 //! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,10 @@ use super::client::{Client, Connect, Ground, State};
 use super::connection::{Answer, Asker, Connection, Deadlines, ForHost, Waiting};
 use super::lease::{Choice, Held, Lease, Leases, choose};
 use super::process::Pace;
-use super::{EraMemory, Fault};
+use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
-use crate::ident::{Principal, ServerKey};
+use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg};
 use crate::protocol::level::LogLevel;
@@ -34,30 +35,45 @@ pub struct Event {
     pub listing: Listing,
 }
 
-/// What became of listing a server.
+/// What a server brought, or did not.
 #[derive(Debug)]
 pub enum Listing {
-    /// Its tools.
-    Tools {
-        /// The raw arrays of its pages.
-        pages: Vec<Bytes>,
-        /// For how long it says they hold.
-        ttl: Option<Duration>,
-        /// Whether it tells of changes.
-        tells_changes: bool,
+    /// Some of its lists, the others as they were.
+    Lists {
+        /// What it lists.
+        lists: Vec<Listed>,
+        /// What it offers.
+        offers: Offers,
         /// Its era.
         era: Era,
         /// Its own instructions for the model.
         instructions: Option<String>,
     },
+    /// These resources are others now, by native URI.
+    Updated(BTreeSet<String>),
     /// There is no list, and no hope for one soon.
     Failed,
+}
+
+/// One list of a server.
+#[derive(Debug)]
+pub struct Listed {
+    /// Of what.
+    pub kind: Kind,
+    /// The raw arrays of its pages.
+    pub pages: Vec<Bytes>,
+    /// For how long it says they hold.
+    pub ttl: Option<Duration>,
+    /// Whether it tells of changes.
+    pub tells_changes: bool,
 }
 
 /// A server, as others see it.
 pub struct Server {
     settings: Arc<ServerSettings>,
     base: Arc<Client>,
+    /// Who wants a resource and who no longer does take turns, so that the last word counts.
+    wanting: tokio::sync::Mutex<()>,
     leases: Leases,
     ground: Ground,
 }
@@ -99,7 +115,8 @@ impl Server {
         let settings = Arc::new(settings);
         let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
-        Arc::new(Self { settings, base, leases: Leases::default(), ground })
+        let wanting = tokio::sync::Mutex::default();
+        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground })
     }
 
     /// Its key.
@@ -162,6 +179,20 @@ impl Server {
                 let may_ask = held.0.may_ask() && connection.modern().is_none();
                 Ok((connection, may_ask, Some(held)))
             }
+        }
+    }
+
+    /// Has it tell of changes of a resource; whether it does.
+    pub async fn want_resource(&self, native: Arc<str>) -> Result<bool, Fault> {
+        let _turn = self.wanting.lock().await;
+        self.base.want_resource(native).await
+    }
+
+    /// Nobody wants to know of this resource any more, unless somebody does by now.
+    pub async fn unwant_resource(&self, native: &str, is_wanted: impl FnOnce() -> bool) {
+        let _turn = self.wanting.lock().await;
+        if !is_wanted() {
+            self.base.unwant_resource(native).await;
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalog::{Catalogue, Contribution, Fingerprint, ToolsPart};
-use crate::downstream::{Event, Listing};
+use crate::downstream::{Event, Listed, Listing};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
 use crate::protocol::version::{Era, Revision};
@@ -64,6 +64,31 @@ struct Part {
     until: Option<Instant>,
     instructions: Option<String>,
     settled: bool,
+}
+
+impl Part {
+    /// Takes a list in; whether it is another than before.
+    fn put(&mut self, key: &ServerKey, list: &Listed, era: Era) -> bool {
+        let tools = match ToolsPart::parse(&list.pages) {
+            Ok(tools) => tools,
+            Err(error) => {
+                tracing::warn!(server = %key, "its list is not taken: {error}");
+                return false;
+            }
+        };
+        self.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
+        if self.tools.as_ref().is_some_and(|known| known.same_as(&tools)) {
+            return false;
+        }
+        for dropped in tools.dropped().iter().take(MAX_TOLD) {
+            tracing::warn!(server = %key, "left out of its list: {dropped}");
+        }
+        if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
+            tracing::warn!(server = %key, more, "more were left out of its list");
+        }
+        self.tools = Some(Arc::new(tools));
+        true
+    }
 }
 
 /// A list, or a page of one, as it is published.
@@ -132,27 +157,16 @@ impl Lists {
         let mut parts = self.parts();
         let part = &mut parts[event.server];
         let changed = match event.listing {
-            Listing::Tools { pages, ttl, tells_changes, era, instructions } => match ToolsPart::parse(&pages) {
-                Ok(tools) => {
-                    let same = part.tools.as_ref().is_some_and(|known| known.same_as(&tools));
-                    if !same {
-                        for dropped in tools.dropped().iter().take(MAX_TOLD) {
-                            tracing::warn!(server = %key, "left out of its list: {dropped}");
-                        }
-                        if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
-                            tracing::warn!(server = %key, more, "more were left out of its list");
-                        }
-                        part.tools = Some(Arc::new(tools));
-                    }
-                    part.until = Some(Instant::now() + holds_for(era, ttl, tells_changes));
-                    part.instructions = instructions;
-                    !same
+            Listing::Lists { lists, era, instructions, .. } => {
+                part.instructions = instructions;
+                let mut changed = false;
+                for list in lists.into_iter().filter(|list| list.kind == Kind::Tool) {
+                    changed |= part.put(key, &list, era);
                 }
-                Err(error) => {
-                    tracing::warn!(server = %key, "its list is not taken: {error}");
-                    false
-                }
-            },
+                changed
+            }
+            // Nobody subscribed.
+            Listing::Updated(_) => return false,
             // The last good list stays.
             Listing::Failed => false,
         };

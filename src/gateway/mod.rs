@@ -8,6 +8,7 @@ mod fault;
 mod invoke;
 mod lists;
 mod seal;
+mod subscriptions;
 
 use std::sync::Arc;
 

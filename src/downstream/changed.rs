@@ -1,0 +1,83 @@
+//! What a server said is another now, between its reader and its actor: kinds of lists, and single resources.
+//!
+//! Told again before it was looked at, it is the same change (SUB-1); beyond the bound, single resources stand for
+//! all of them.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::ident::Kind;
+
+/// Resources that are remembered one by one.
+const MAX_RESOURCES: usize = 1024;
+
+/// What changed and was not looked at yet.
+#[derive(Default)]
+pub(super) struct Changed {
+    news: Mutex<News>,
+    told: Notify,
+}
+
+/// What changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// The kinds whose lists are others.
+    pub(super) kinds: BTreeSet<Kind>,
+    /// Native URIs of resources that are others.
+    pub(super) resources: BTreeSet<String>,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.resources.is_empty()
+    }
+}
+
+impl Changed {
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The list of this kind is another.
+    pub(super) fn list(&self, kind: Kind) {
+        self.news().kinds.insert(kind);
+        self.told.notify_one();
+    }
+
+    /// A resource is another. One too many is left out: whoever wants to know reads it at some time anyway.
+    pub(super) fn resource(&self, uri: &str) {
+        let mut news = self.news();
+        if news.resources.len() < MAX_RESOURCES {
+            news.resources.insert(uri.to_owned());
+        }
+        drop(news);
+        self.told.notify_one();
+    }
+
+    /// Waits for the next change; nothing is taken.
+    pub(super) async fn happens(&self) {
+        loop {
+            if !self.news().is_empty() {
+                return;
+            }
+            self.told.notified().await;
+        }
+    }
+
+    /// Takes the changed resources.
+    pub(super) fn take_resources(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.news().resources)
+    }
+
+    /// Takes the kinds whose lists changed.
+    pub(super) fn take_kinds(&self) -> BTreeSet<Kind> {
+        std::mem::take(&mut self.news().kinds)
+    }
+
+    /// Whether a list changed.
+    pub(super) fn has_kinds(&self) -> bool {
+        !self.news().kinds.is_empty()
+    }
+}

@@ -1,0 +1,88 @@
+//! What a server offers, as it announced it: read once after the handshake, never assumed (CAP-1, D061).
+
+use bytes::Bytes;
+
+use crate::ident::Kind;
+use crate::protocol::capability::UI;
+use crate::protocol::json;
+
+/// What a server offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// Its kinds of items; whether it tells of their changes. Templates come with resources.
+    pub tools: Option<bool>,
+    /// See `tools`.
+    pub prompts: Option<bool>,
+    /// See `tools`.
+    pub resources: Option<bool>,
+    /// It tells of changes of single resources.
+    pub subscribe: bool,
+    /// It completes arguments; a 2024-11-05 server cannot say so (§9.1).
+    pub completions: bool,
+    /// It logs.
+    pub logging: bool,
+    /// Its settings of MCP Apps, raw, when it brings any.
+    pub ui: Option<Bytes>,
+}
+
+impl Offers {
+    /// Reads the raw `capabilities`. A member of another kind than it should be counts as absent.
+    pub(super) fn read(capabilities: &[u8]) -> Self {
+        let mut offers = Self::default();
+        for entry in json::members(capabilities) {
+            let offered = !matches!(entry.value, b"null" | b"false");
+            let says = |name| json::members(entry.value).any(|inner| inner.is(name) && inner.value == b"true");
+            if !offered {
+                continue;
+            }
+            if entry.is("tools") {
+                offers.tools = Some(says("listChanged"));
+            } else if entry.is("prompts") {
+                offers.prompts = Some(says("listChanged"));
+            } else if entry.is("resources") {
+                offers.resources = Some(says("listChanged"));
+                offers.subscribe = says("subscribe");
+            } else if entry.is("completions") {
+                offers.completions = true;
+            } else if entry.is("logging") {
+                offers.logging = true;
+            } else if entry.is("extensions") {
+                let ui = json::members(entry.value).find(|inner| inner.is(UI) && inner.value.starts_with(b"{"));
+                offers.ui = ui.map(|ui| Bytes::copy_from_slice(ui.value));
+            }
+        }
+        offers
+    }
+
+    /// One that said nothing of itself: it is asked for everything, and what it does not know is empty.
+    pub(super) fn unknown() -> Self {
+        let any = Some(false);
+        Self { tools: any, prompts: any, resources: any, completions: true, ..Self::default() }
+    }
+
+    /// Whether it has items of this kind, and then whether it tells of their changes.
+    pub fn of(&self, kind: Kind) -> Option<bool> {
+        match kind {
+            Kind::Tool => self.tools,
+            Kind::Prompt => self.prompts,
+            Kind::Resource | Kind::Template => self.resources,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d061_a_server_has_the_kinds_that_it_declared() {
+        let offers = Offers::read(
+            br#"{"tools":{"listChanged":true},"prompts":null,"resources":{"subscribe":true},"completions":{},"logging":false}"#,
+        );
+        assert_eq!((offers.tools, offers.prompts, offers.resources), (Some(true), None, Some(false)));
+        assert!(offers.subscribe && offers.completions && !offers.logging);
+        assert_eq!(offers.of(Kind::Template), Some(false));
+        assert_eq!(Offers::read(br#"{"tools":{"listChanged":"yes"}}"#).tools, Some(false));
+        assert_eq!(Offers::read(b"null"), Offers::default());
+    }
+}

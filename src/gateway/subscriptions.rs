@@ -1,0 +1,184 @@
+//! Who wants to know of changes of which resource: counted over all hosts, so that a server is told once, and told
+//! again only when the last has gone (SUB-7, D069).
+//!
+//! Knows no stream and no session: each of them has an [`Updates`], which it empties at its own pace.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::task::TaskTracker;
+
+use crate::downstream::{Fault, Server};
+
+/// What one stream or session holds at most (OBS-3).
+const MAX_HELD: usize = 1024;
+
+/// The resources that are others now, for one stream or session; by the URIs that its host used (U-10). One that
+/// changes again before it was told of is told of once.
+#[derive(Default)]
+pub struct Updates {
+    waiting: Mutex<BTreeSet<Arc<str>>>,
+    told: Notify,
+}
+
+impl Updates {
+    fn waiting(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, uri: Arc<str>) {
+        let mut waiting = self.waiting();
+        // A sub-resource may be any, so this is a bound of its own.
+        if waiting.len() < 2 * MAX_HELD {
+            waiting.insert(uri);
+        }
+        drop(waiting);
+        self.told.notify_one();
+    }
+
+    /// The next ones. Nothing is lost when the future is dropped.
+    pub async fn next(&self) -> BTreeSet<Arc<str>> {
+        loop {
+            let ready = std::mem::take(&mut *self.waiting());
+            if !ready.is_empty() {
+                return ready;
+            }
+            self.told.notified().await;
+        }
+    }
+}
+
+/// All subscriptions to resources.
+pub(super) struct Subscriptions {
+    table: Arc<Mutex<Table>>,
+    tasks: TaskTracker,
+}
+
+type Table = HashMap<Key, Entry>;
+
+/// A resource of a server, by native URI.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    server: usize,
+    native: Arc<str>,
+}
+
+struct Entry {
+    /// Whether the server tells of it, once it is known. Shared by all who wait for that.
+    accepted: Arc<OnceCell<bool>>,
+    holders: Vec<Holder>,
+}
+
+struct Holder {
+    number: u64,
+    exposed: Arc<str>,
+    updates: Weak<Updates>,
+}
+
+/// A subscription of one stream or session; dropped, it is given back.
+pub struct Held {
+    key: Key,
+    number: u64,
+    table: Weak<Mutex<Table>>,
+    server: Arc<Server>,
+    tasks: TaskTracker,
+}
+
+impl Subscriptions {
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self { table: Arc::default(), tasks }
+    }
+
+    /// Subscribes `updates` to a resource; nothing when the server does not tell of it.
+    pub(super) async fn subscribe(
+        &self,
+        index: usize,
+        server: &Arc<Server>,
+        native: &str,
+        exposed: &str,
+        updates: &Arc<Updates>,
+    ) -> Result<Option<Held>, Fault> {
+        let key = Key { server: index, native: native.into() };
+        let number = {
+            static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+            NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        };
+        let accepted = {
+            let mut table = lock(&self.table);
+            let of_this = |holder: &&Holder| std::ptr::eq(holder.updates.as_ptr(), Arc::as_ptr(updates));
+            if table.values().flat_map(|entry| &entry.holders).filter(of_this).count() >= MAX_HELD {
+                return Err(Fault::Limit(format!("{MAX_HELD} resources are subscribed to")));
+            }
+            let entry =
+                table.entry(key.clone()).or_insert_with(|| Entry { accepted: Arc::default(), holders: Vec::new() });
+            entry.holders.push(Holder { number, exposed: exposed.into(), updates: Arc::downgrade(updates) });
+            Arc::clone(&entry.accepted)
+        };
+        // From here on dropping it gives the place back, also when this future is dropped.
+        let held = Held {
+            key,
+            number,
+            table: Arc::downgrade(&self.table),
+            server: Arc::clone(server),
+            tasks: self.tasks.clone(),
+        };
+        let native = Arc::clone(&held.key.native);
+        let accepted = accepted.get_or_try_init(|| server.want_resource(native)).await?;
+        Ok(accepted.then_some(held))
+    }
+
+    /// A server says that these resources are others now (SUB-8): told to who subscribed to exactly that, else to
+    /// something that it lies below, else to all who subscribed to anything of that server. `expose` gives the
+    /// hosts' spelling of a resource that nobody named.
+    pub(super) fn updated(&self, server: usize, natives: &BTreeSet<String>, expose: impl Fn(&str) -> Arc<str>) {
+        let table = lock(&self.table);
+        for native in natives {
+            let exact = table.get(&Key { server, native: native.as_str().into() });
+            if let Some(entry) = exact {
+                entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
+                continue;
+            }
+            let of_server = || table.iter().filter(|(key, _)| key.server == server);
+            let above = |key: &Key| {
+                let base = key.native.trim_end_matches('/');
+                native.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
+            };
+            let exposed = expose(native);
+            let any_above = of_server().any(|(key, _)| above(key));
+            for (_, entry) in of_server().filter(|(key, _)| !any_above || above(key)) {
+                entry.holders.iter().for_each(|holder| holder.tell(&exposed));
+            }
+        }
+    }
+}
+
+impl Holder {
+    fn tell(&self, exposed: &Arc<str>) {
+        if let Some(updates) = self.updates.upgrade() {
+            updates.push(Arc::clone(exposed));
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(shared) = self.table.upgrade() else { return };
+        let mut table = lock(&shared);
+        let Some(entry) = table.get_mut(&self.key) else { return };
+        entry.holders.retain(|holder| holder.number != self.number);
+        if !entry.holders.is_empty() {
+            return;
+        }
+        table.remove(&self.key);
+        drop(table);
+        let (server, key) = (Arc::clone(&self.server), self.key.clone());
+        self.tasks.spawn(async move {
+            server.unwant_resource(&key.native, || lock(&shared).contains_key(&key)).await;
+        });
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
