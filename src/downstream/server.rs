@@ -115,6 +115,9 @@ impl Server {
         let settings = Arc::new(settings);
         let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
+        // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
+        let (events, _) = mpsc::channel(1);
+        let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
         Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground })
     }
