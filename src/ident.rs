@@ -74,6 +74,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template];
+
+    /// Its position in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// The word for it in configuration, policy, lock and commands.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -3,11 +3,15 @@
 //! A host that speaks HTTP must reject a whole tool for one invalid annotation, so invalid ones are taken out
 //! of what we publish and the tool stays (XMH-2). Valid is (XMH-1): a token, unique without regard to case,
 //! on a property of type integer, string or boolean that is reached from the root through `properties` alone.
-//! Of several annotations with one name none stays. Called by `render`.
+//! Of several annotations with one name none stays. What is published is what is enforced (XMH-3). A server that we
+//! reach by HTTP loses such a tool instead; `merge` sees to that. Called by `item` and `render`.
 
 use std::collections::HashMap;
 
+use http::HeaderName;
+
 use super::render::{Change, rewrite};
+use crate::protocol::headers::{HeaderParam, PARAM_PREFIX};
 use crate::protocol::json::{self, Entry};
 
 /// The annotation.
@@ -62,6 +66,32 @@ pub(super) fn strip(schema: &[u8]) -> Option<Vec<u8>> {
     let mut uses = Uses::new();
     count(schema, Place::Root, &mut uses);
     clean(schema, Place::Root, &uses)
+}
+
+/// The valid annotations: what is repeated in headers (XMH-3).
+pub(super) fn valid(schema: &[u8]) -> Vec<HeaderParam> {
+    let mut uses = Uses::new();
+    count(schema, Place::Root, &mut uses);
+    let mut found = Vec::new();
+    collect(schema, &mut Vec::new(), &uses, &mut found);
+    found
+}
+
+fn collect(schema: &[u8], path: &mut Vec<String>, uses: &Uses, found: &mut Vec<HeaderParam>) {
+    if !path.is_empty()
+        && let Some(name) = annotation(schema).filter(|name| uses.get(name) == Some(&1))
+        && let Ok(header) = HeaderName::try_from([PARAM_PREFIX, &name].concat())
+    {
+        found.push(HeaderParam { header, path: path.clone() });
+    }
+    for entry in json::members(schema).filter(|entry| entry.is("properties")) {
+        for property in json::members(entry.value) {
+            let Some(name) = property.name() else { continue };
+            path.push(name.into_owned());
+            collect(property.value, path, uses, found);
+            path.pop();
+        }
+    }
 }
 
 /// Counts the names that would be valid if they were unique.
@@ -200,6 +230,19 @@ mod tests {
         ] {
             check(&elsewhere, Some(&elsewhere.replace(r#","x-mcp-header":"A""#, "")));
         }
+    }
+
+    #[test]
+    fn xmh_3_what_is_published_is_what_is_repeated() {
+        let schema = r#"{"properties":{"a":{"type":"string","x-mcp-header":"Repo"},"o":{"type":"object","properties":
+            {"\u00f6":{"x-mcp-header":"N-1","type":"integer"},"n":{"type":"number","x-mcp-header":"Bad"}}},
+            "b":{"type":"boolean","x-mcp-header":"Twin"},"c":{"type":"boolean","x-mcp-header":"twin"}}}"#;
+        let found: Vec<_> = valid(schema.as_bytes()).into_iter().map(|p| (p.header.to_string(), p.path)).collect();
+        let param = |name: &str, path: &[&str]| (name.to_owned(), path.iter().map(|&p| p.to_owned()).collect());
+        assert_eq!(found, [param("mcp-param-repo", &["a"]), param("mcp-param-n-1", &["o", "ö"])]);
+        let stripped = strip(schema.as_bytes()).unwrap();
+        assert_eq!(valid(&stripped).len(), 2);
+        assert!(strip(&stripped).is_none());
     }
 
     #[test]

@@ -1,21 +1,27 @@
-//! The merged catalogue: which names exist, who answers them, and the lists as hosts get them.
+//! The merged catalogue: which names and URIs exist, who answers them, and the lists as hosts get them.
 //!
 //! Immutable; a change is a new one. Names are given over everything that the servers listed, hidden items
-//! included (N-8), then policy decides what is in the table and in the lists; a hidden item is in neither, so
-//! it is unknown to hosts. Rendering waits for the first host of a revision and is shared from then on.
+//! included (N-8), then policy and view decide what is in the tables and in the lists; a hidden item is in neither,
+//! so it is unknown to hosts. Rendering waits for the first host of a revision and is shared from then on.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::hash_map::Entry as Slot;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
+use super::item::Item as Definition;
 use super::naming::{Named, Scheme};
-use super::part::{ToolItem, ToolsPart};
-use super::render::{self, Class, Needs};
+use super::part::Part;
+use super::render::{Class, Needs, Published, render};
+use super::shelf::{Entry, Shelf};
+use super::uri::{Listed, Site, UriRoute, Uris};
 use crate::ident::{Kind, ServerKey};
-use crate::policy::{Policy, Reason};
+use crate::policy::{Policy, Reason, View};
+use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
 
 /// What one server brings.
@@ -25,10 +31,13 @@ pub struct Contribution<'a> {
     pub server: usize,
     /// Its key.
     pub key: &'a ServerKey,
-    /// What stands before its exposed names.
+    /// What stands before its exposed names; without, its names and URIs pass untouched.
     pub prefix: &'a str,
-    /// Its tools as last listed.
-    pub tools: &'a Arc<ToolsPart>,
+    /// Whether calls of it carry headers that repeat arguments, as those of modern servers do that are reached by
+    /// HTTP: then tools with an invalid annotation are not published (XMH-2).
+    pub http: bool,
+    /// What it last listed, by [`Kind::index`]; `None` for a kind that it does not have, or has not listed yet.
+    pub parts: [Option<&'a Arc<Part>>; 4],
 }
 
 /// Where a call of an exposed name goes.
@@ -36,21 +45,34 @@ pub struct Contribution<'a> {
 pub struct Route {
     /// Index of the server.
     pub server: usize,
-    /// What it calls the tool.
+    /// What it calls the tool or prompt.
     pub native: Arc<str>,
     /// The same as the JSON string that it wrote itself, to be put into a request.
     pub native_json: Bytes,
+    /// The parameters of the tool that headers repeat, where there are any (XMH-3).
+    pub mirror: Option<Arc<[HeaderParam]>>,
 }
 
-/// Stands for what hosts see; equal when they see the same.
+/// Stands for what hosts see of one kind; equal when they see the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint([u8; 16]);
+pub struct Fingerprint(pub(super) [u8; 16]);
+
+impl Fingerprint {
+    /// For whoever must remember it elsewhere.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// Why an item that was listed is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
     /// Policy.
     Refused(Reason),
+    /// The profile does not show it.
+    NotInProfile,
+    /// An annotation for a header is invalid, and its server is reached by HTTP.
+    BadHeader,
     /// Its name belongs to another item, and so does every substitute.
     NameTaken,
 }
@@ -60,6 +82,8 @@ impl Hidden {
     pub const fn code(self) -> &'static str {
         match self {
             Self::Refused(reason) => reason.code(),
+            Self::NotInProfile => "not-in-profile",
+            Self::BadHeader => "invalid-header",
             Self::NameTaken => "name-taken",
         }
     }
@@ -84,122 +108,257 @@ pub struct Item<'a> {
     pub hidden: Option<Hidden>,
 }
 
+type Table = HashMap<Arc<str>, Route, RandomState>;
+
 /// Everything that hosts can see and call.
 #[derive(Debug)]
 pub struct Catalogue {
-    servers: Vec<(usize, ServerKey, Arc<ToolsPart>)>,
-    entries: Vec<Entry>,
-    table: HashMap<Arc<str>, Route, RandomState>,
-    needs: Needs,
-    fingerprint: Fingerprint,
-    lists: [OnceLock<Bytes>; Class::COUNT],
+    /// By key; the position is what entries speak of.
+    sources: Vec<Source>,
+    shelves: [Shelf; 4],
+    tools: Table,
+    prompts: Table,
+    /// Native names of tools that apps may call them by, and the exposed ones; `None` for several (APP-6).
+    aliases: HashMap<Arc<str>, Option<Arc<str>>>,
+    uris: Uris,
 }
 
-/// One listed tool; in the order of the list.
+/// A server, as far as lists go.
 #[derive(Debug)]
-struct Entry {
-    /// Position in `servers` and in that part.
-    part: usize,
+struct Source {
+    server: usize,
+    key: ServerKey,
+    parts: [Option<Arc<Part>>; 4],
+    /// It has user interfaces that hosts see.
+    apps: bool,
+    /// It may mention URIs.
+    has_uris: bool,
+    /// Its tools are for the model alone, unless it says something (APP-5).
+    restrict: bool,
+}
+
+impl Source {
+    fn items(&self, kind: Kind) -> &[Definition] {
+        self.parts[kind.index()].as_ref().map_or(&[], |part| part.items())
+    }
+}
+
+/// An item on its way into the catalogue.
+struct Candidate<'a> {
+    /// Position of its server.
+    site: usize,
+    /// Position in its part.
     item: usize,
-    exposed: Option<Arc<str>>,
+    definition: &'a Definition,
     hidden: Option<Hidden>,
 }
 
 impl Catalogue {
     /// Merges what the servers listed: by key in byte order, each in its own order.
-    pub fn build(parts: &[Contribution<'_>], policy: &Policy, budget: usize) -> Self {
+    pub fn build(parts: &[Contribution<'_>], policy: &Policy, budget: usize, view: &View) -> Self {
         let mut parts: Vec<&Contribution<'_>> = parts.iter().collect();
         parts.sort_by(|a, b| a.key.cmp(b.key));
-        let items = || parts.iter().flat_map(|part| part.tools.items().iter().map(move |item| (*part, item)));
-        let named: Vec<Named<'_>> =
-            items().map(|(part, item)| Named { server: part.key, prefix: part.prefix, native: &item.native }).collect();
-        let mut names = Scheme::tools(budget).expose(&named).into_iter();
+        let candidates = Kind::ALL.map(|kind| candidates(&parts, kind, policy, view));
+        let uris = uris(&parts, &candidates, view);
+
+        let named = |kind: Kind, scheme: Scheme| names(&parts, &candidates[kind.index()], scheme, view);
+        let tools = named(Kind::Tool, Scheme::tools(budget));
+        let prompts = named(Kind::Prompt, Scheme::prompts());
+        let resources = candidates[Kind::Resource.index()].iter().map(|candidate| {
+            let native = &candidate.definition.native;
+            match uris.expose(candidate.site, native) {
+                Cow::Borrowed(_) => Some(native.clone()),
+                Cow::Owned(exposed) => Some(exposed.into()),
+            }
+        });
+        let resources: Vec<_> = resources.collect();
+        let templates = uris.exposed_templates().cloned().map(Some).collect();
+
+        let mut sources: Vec<Source> = parts.iter().map(|part| Source::new(part)).collect();
+        for candidate in candidates.iter().flatten().filter(|candidate| candidate.hidden.is_none()) {
+            let definition = candidate.definition;
+            let mut shown_by = definition.links.iter().map(|link| &**link).chain([&*definition.native]);
+            sources[candidate.site].apps |= shown_by.any(|uri| uri.starts_with("ui://"));
+        }
+        let seen = parts.iter().filter(|part| view.shows(part.server)).count();
+        let shared = seen > 1 && sources.iter().any(|source| source.apps);
+        sources.iter_mut().for_each(|source| source.restrict = shared && !source.apps);
 
         let mut catalogue = Self {
-            servers: parts.iter().map(|part| (part.server, part.key.clone(), part.tools.clone())).collect(),
-            entries: Vec::with_capacity(named.len()),
-            table: HashMap::with_capacity_and_hasher(named.len(), RandomState::default()),
-            needs: Needs::default(),
-            fingerprint: Fingerprint([0; 16]),
-            lists: Default::default(),
+            sources,
+            shelves: Default::default(),
+            tools: Table::with_capacity_and_hasher(tools.len(), RandomState::default()),
+            prompts: Table::with_capacity_and_hasher(prompts.len(), RandomState::default()),
+            aliases: HashMap::new(),
+            uris,
         };
+        for ((kind, candidates), exposed) in
+            Kind::ALL.into_iter().zip(candidates).zip([tools, prompts, resources, templates])
+        {
+            catalogue.put(kind, candidates, exposed);
+        }
+        catalogue
+    }
+
+    /// Takes in one kind under its exposed names.
+    fn put(&mut self, kind: Kind, candidates: Vec<Candidate<'_>>, exposed: Vec<Option<Arc<str>>>) {
         let mut hash = Sha256::new();
-        for (position, part) in parts.iter().enumerate() {
-            for (index, item) in part.tools.items().iter().enumerate() {
-                let exposed: Option<Arc<str>> = names.next().flatten().map(Into::into);
-                let hidden = match (policy.exposes(part.server, Kind::Tool, &item.native), &exposed) {
-                    (Err(refusal), _) => Some(Hidden::Refused(refusal.reason())),
-                    (Ok(()), None) => Some(Hidden::NameTaken),
-                    (Ok(()), Some(exposed)) => {
-                        for text in [exposed, part.key.as_str()] {
-                            hash.update((text.len() as u64).to_le_bytes());
-                            hash.update(text);
-                        }
-                        hash.update(item.digest);
-                        let route =
-                            Route { server: part.server, native: item.native.clone(), native_json: item.literal() };
-                        catalogue.table.insert(exposed.clone(), route);
-                        None
-                    }
-                };
-                catalogue.entries.push(Entry { part: position, item: index, exposed, hidden });
+        let mut shelf = Shelf::with_capacity(candidates.len());
+        for (candidate, exposed) in candidates.into_iter().zip(exposed) {
+            let Candidate { site, item, definition, mut hidden } = candidate;
+            let taken = match &exposed {
+                None => true,
+                Some(exposed) => self.is_lost(kind, site, exposed, &definition.native),
+            };
+            if hidden.is_none() && taken {
+                hidden = Some(Hidden::NameTaken);
+            }
+            if let (None, Some(exposed)) = (hidden, &exposed) {
+                self.fingerprint(&mut hash, kind, site, exposed, definition);
+                self.route(kind, site, exposed, definition);
+                shelf.needs = Needs::union([shelf.needs, definition.needs].into_iter());
+                shelf.visible += 1;
+                // Names grow by prefix and hash, hardly anything else grows.
+                shelf.size += definition.definition.len() + exposed.len() + 1;
+            }
+            shelf.entries.push(Entry { site, item, exposed, hidden });
+        }
+        shelf.fingerprint.0.copy_from_slice(&hash.finalize()[..16]);
+        self.shelves[kind.index()] = shelf;
+    }
+
+    /// Whether a URI that passes untouched would be taken for one of ours, and so for another server's.
+    fn is_lost(&self, kind: Kind, site: usize, exposed: &str, native: &str) -> bool {
+        kind == Kind::Resource
+            && exposed == native
+            && exposed.starts_with(super::uri::OURS)
+            && self.uris.resolve(exposed, |_| None).is_none_or(|route| route.server != self.sources[site].server)
+    }
+
+    /// Puts in what makes a difference to hosts.
+    fn fingerprint(&self, hash: &mut Sha256, kind: Kind, site: usize, exposed: &str, definition: &Definition) {
+        let source = &self.sources[site];
+        for text in [exposed, source.key.as_str()] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.update(definition.digest);
+        hash.update([u8::from(kind == Kind::Tool && source.restrict)]);
+        for link in &definition.links {
+            hash.update(self.uris.expose(site, link).as_bytes());
+        }
+    }
+
+    /// Puts a visible item into the tables.
+    fn route(&mut self, kind: Kind, site: usize, exposed: &Arc<str>, definition: &Definition) {
+        let source = &self.sources[site];
+        let table = match kind {
+            Kind::Tool => &mut self.tools,
+            Kind::Prompt => &mut self.prompts,
+            Kind::Resource | Kind::Template => return,
+        };
+        let route = Route {
+            server: source.server,
+            native: definition.native.clone(),
+            native_json: definition.literal(),
+            mirror: definition.mirror.clone(),
+        };
+        table.insert(exposed.clone(), route);
+        if kind == Kind::Tool && source.apps {
+            match self.aliases.entry(definition.native.clone()) {
+                Slot::Occupied(mut slot) => drop(slot.insert(None)),
+                Slot::Vacant(slot) => drop(slot.insert(Some(exposed.clone()))),
             }
         }
-        catalogue.fingerprint.0.copy_from_slice(&hash.finalize()[..16]);
-        catalogue.needs = Needs::union(catalogue.visible().map(|(item, _)| item.needs));
-        catalogue
     }
 
     /// An empty catalogue.
     pub fn empty() -> Self {
-        Self::build(&[], &Policy::default(), 0)
+        Self::build(&[], &Policy::default(), 0, &View::default())
     }
 
-    /// Who answers to this exposed name; exactly as written (CALL-5). Hidden is unknown.
-    pub fn resolve(&self, exposed: &str) -> Option<&Route> {
-        self.table.get(exposed)
+    /// Who answers to this exposed name of a tool or prompt; exactly as written (CALL-5). Hidden is unknown. Other
+    /// kinds have no names: see [`Self::resolve_uri`].
+    pub fn resolve(&self, kind: Kind, exposed: &str) -> Option<&Route> {
+        match kind {
+            Kind::Tool => self.tools.get(exposed),
+            Kind::Prompt => self.prompts.get(exposed),
+            Kind::Resource | Kind::Template => None,
+        }
+    }
+
+    /// The tool that an app means by this name, which is none that hosts were shown (APP-6): the one of that native
+    /// name among all servers with apps.
+    pub fn alias(&self, native: &str) -> Option<&Route> {
+        if self.tools.contains_key(native) {
+            return None;
+        }
+        self.tools.get(self.aliases.get(native)?.as_ref()?)
+    }
+
+    /// Who answers to this URI of a host (U-1); one server or none. `learned` tells whose URI one is that no list has
+    /// but that was seen in an answer. Whether the resource may be read at all is asked of policy, with the native
+    /// URI; what lists hide is not found here (U-6).
+    pub fn resolve_uri<'a>(&self, uri: &'a str, learned: impl Fn(&str) -> Option<usize>) -> Option<UriRoute<'a>> {
+        self.uris.resolve(uri, learned)
+    }
+
+    /// Whose template is exposed as this (U-9); the text of the template, not an expansion of it.
+    pub fn resolve_template(&self, exposed: &str) -> Option<UriRoute<'static>> {
+        self.uris.resolve_template(exposed)
+    }
+
+    /// What hosts must see for a URI that a server mentions, mostly the same (U-2, U-4).
+    pub fn expose_uri<'a>(&self, server: usize, native: &'a str) -> Cow<'a, str> {
+        self.uris.expose_for(server, native)
+    }
+
+    /// Whether URIs in results of this server matter: it has resources, or has told of user interfaces. Where this is
+    /// false nobody could read what its results link to, so there is nothing to change and nothing to learn.
+    pub fn rewrites_uris(&self, server: usize) -> bool {
+        self.sources.iter().any(|source| source.server == server && source.has_uris)
     }
 
     /// The published list, a JSON array, for hosts of this revision. Rendered once and shared.
-    pub fn tools(&self, revision: Revision) -> Bytes {
-        let class = Class::of(revision).simplest(self.needs);
-        self.lists[class.index()].get_or_init(|| self.render(class)).clone()
+    pub fn list(&self, kind: Kind, revision: Revision) -> Bytes {
+        let shelf = &self.shelves[kind.index()];
+        shelf.list(Class::of(revision), |out, entry, class| self.render(out, kind, entry, class)).clone()
     }
 
-    /// How many tools hosts see.
-    pub fn len(&self) -> usize {
-        self.table.len()
+    /// At most `limit` entries of that list from the `offset`th on, and where the next page begins.
+    pub fn page(&self, kind: Kind, revision: Revision, offset: usize, limit: usize) -> (Bytes, Option<usize>) {
+        let shelf = &self.shelves[kind.index()];
+        shelf.page(Class::of(revision), offset, limit, |out, entry, class| self.render(out, kind, entry, class))
     }
 
-    /// Whether hosts see none.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+    /// How many entries of a kind hosts see.
+    pub fn entries(&self, kind: Kind) -> usize {
+        self.shelves[kind.index()].visible
     }
 
-    /// What hosts see, in short: catalogues of equal fingerprints need no announcement.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+    /// What hosts see of a kind, in short: catalogues of equal fingerprints need no announcement.
+    pub fn fingerprint_of(&self, kind: Kind) -> Fingerprint {
+        self.shelves[kind.index()].fingerprint
     }
 
-    /// The visible exposed names, in the order of the list.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(|entry| entry.hidden.is_none()).filter_map(|entry| entry.exposed.as_deref())
+    /// The visible exposed names, URIs or templates, in the order of the list.
+    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.shelves[kind.index()].seen().filter_map(|entry| entry.exposed.as_deref())
     }
 
-    /// Everything that was listed, hidden or not, as hosts of this revision see it.
-    pub fn items(&self, revision: Revision) -> impl Iterator<Item = Item<'_>> {
+    /// Everything of a kind that was listed, hidden or not, as hosts of this revision see it.
+    pub fn items(&self, kind: Kind, revision: Revision) -> impl Iterator<Item = Item<'_>> {
         let class = Class::of(revision);
         let mut text = Vec::new();
-        self.entries.iter().map(move |entry| {
-            let (server, key, _) = &self.servers[entry.part];
-            let item = self.item(entry);
+        self.shelves[kind.index()].entries.iter().map(move |entry| {
+            let source = &self.sources[entry.site];
             text.clear();
-            render::render(&mut text, item, entry.exposed.as_deref().unwrap_or(&item.native), class);
+            self.render(&mut text, kind, entry, class);
             Item {
-                server: *server,
-                key,
-                kind: Kind::Tool,
-                native: &item.native,
+                server: source.server,
+                key: &source.key,
+                kind,
+                native: &source.items(kind)[entry.item].native,
                 exposed: entry.exposed.as_deref(),
                 bytes: text.len(),
                 hidden: entry.hidden,
@@ -207,29 +366,93 @@ impl Catalogue {
         })
     }
 
-    fn item(&self, entry: &Entry) -> &ToolItem {
-        &self.servers[entry.part].2.items()[entry.item]
+    fn render(&self, out: &mut Vec<u8>, kind: Kind, entry: &Entry, class: Class) {
+        let source = &self.sources[entry.site];
+        let item = &source.items(kind)[entry.item];
+        let expose = |uri: &str| match self.uris.expose(entry.site, uri) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(exposed) => Some(exposed),
+        };
+        let exposed = entry.exposed.as_deref().unwrap_or(&item.native);
+        let restrict = kind == Kind::Tool && source.restrict;
+        render(out, item, Published { exposed, class, expose: Some(&expose), restrict });
     }
+}
 
-    fn visible(&self) -> impl Iterator<Item = (&ToolItem, &str)> {
-        let seen = self.entries.iter().filter(|entry| entry.hidden.is_none());
-        seen.filter_map(|entry| Some((self.item(entry), entry.exposed.as_deref()?)))
+impl Source {
+    fn new(part: &Contribution<'_>) -> Self {
+        let parts = part.parts.map(Option::<&Arc<Part>>::cloned);
+        let mut source =
+            Self { server: part.server, key: part.key.clone(), parts, apps: false, has_uris: false, restrict: false };
+        source.has_uris = [Kind::Resource, Kind::Template].iter().any(|kind| part.parts[kind.index()].is_some())
+            || source.items(Kind::Tool).iter().any(|tool| !tool.links.is_empty());
+        source
     }
+}
 
-    fn render(&self, class: Class) -> Bytes {
-        // Names grow by prefix and hash, hardly anything else grows.
-        let size = self.visible().map(|(item, name)| item.definition.len() + name.len() + 1).sum::<usize>();
-        let mut out = Vec::with_capacity(size + 2);
-        out.push(b'[');
-        for (item, exposed) in self.visible() {
-            if out.len() > 1 {
-                out.push(b',');
-            }
-            render::render(&mut out, item, exposed, class);
-        }
-        out.push(b']');
-        out.into()
+/// All items of a kind, by server, and why hosts may not see them.
+fn candidates<'a>(parts: &[&Contribution<'a>], kind: Kind, policy: &Policy, view: &View) -> Vec<Candidate<'a>> {
+    let mut found = Vec::with_capacity(parts.iter().filter_map(|part| part.parts[kind.index()]).map(|p| p.len()).sum());
+    for (site, part) in parts.iter().enumerate() {
+        let items = part.parts[kind.index()].map_or(&[][..], |part| part.items());
+        found.extend(items.iter().enumerate().map(|(item, definition)| {
+            let native = &definition.native;
+            let hidden = match policy.exposes(part.server, kind, native) {
+                Err(refusal) => Some(Hidden::Refused(refusal.reason())),
+                Ok(()) if !view.exposes(part.server, part.key, kind, native) => Some(Hidden::NotInProfile),
+                Ok(()) if part.http && definition.is_badly_annotated() => Some(Hidden::BadHeader),
+                Ok(()) => None,
+            };
+            Candidate { site, item, definition, hidden }
+        }));
     }
+    found
+}
+
+/// The exposed names. Servers without a prefix may be several, in different profiles: one that the view does not show
+/// takes no name from others.
+fn names(
+    parts: &[&Contribution<'_>],
+    candidates: &[Candidate<'_>],
+    scheme: Scheme,
+    view: &View,
+) -> Vec<Option<Arc<str>>> {
+    let counts = |site: usize| !parts[site].prefix.is_empty() || view.shows(parts[site].server);
+    let counted = candidates.iter().filter(|candidate| counts(candidate.site));
+    let named: Vec<Named<'_>> = counted
+        .map(|candidate| {
+            let part = parts[candidate.site];
+            Named { server: part.key, prefix: part.prefix, native: &candidate.definition.native }
+        })
+        .collect();
+    let mut exposed = scheme.expose(&named).into_iter();
+    let next = |candidate: &Candidate<'_>| if counts(candidate.site) { exposed.next().flatten() } else { None };
+    candidates.iter().map(next).map(|name| name.map(Into::into)).collect()
+}
+
+/// The tables of URIs.
+fn uris(parts: &[&Contribution<'_>], candidates: &[Vec<Candidate<'_>>; 4], view: &View) -> Uris {
+    let sites = parts.iter().map(|part| Site {
+        server: part.server,
+        key: part.key.clone(),
+        bare: part.prefix.is_empty(),
+        visible: view.shows(part.server),
+    });
+    let of = |kind: Kind| candidates[kind.index()].iter();
+    let listed = |candidate: &Candidate<'_>, native: &Arc<str>| Listed {
+        native: native.clone(),
+        site: candidate.site,
+        visible: candidate.hidden.is_none(),
+    };
+    let resources = of(Kind::Resource).map(|candidate| listed(candidate, &candidate.definition.native));
+    let templates = of(Kind::Template).filter_map(|candidate| {
+        let definition = candidate.definition;
+        Some((listed(candidate, &definition.native), definition.template.clone()?))
+    });
+    let links = of(Kind::Tool).flat_map(|candidate| {
+        candidate.definition.links.iter().map(move |link| listed(candidate, &Arc::from(&**link)))
+    });
+    Uris::new(sites.collect(), resources.collect(), templates.collect(), links.collect())
 }
 
 #[cfg(test)]
@@ -245,26 +468,29 @@ mod tests {
         format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}{more}}}"#)
     }
 
-    fn part(tools: &[String]) -> Arc<ToolsPart> {
-        Arc::new(ToolsPart::parse(&[Bytes::from(format!("[{}]", tools.join(",")))]).unwrap())
+    fn part(tools: &[String]) -> Arc<Part> {
+        Arc::new(Part::parse(Kind::Tool, &[Bytes::from(format!("[{}]", tools.join(",")))]).unwrap())
     }
 
     fn rules(allow: Option<&[&str]>, deny: &[&str]) -> ServerRules {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let filter = ItemFilter { allow: allow.map(owned), deny: owned(deny) };
-        ServerRules { tools: ItemRules::compile(&filter).unwrap() }
+        ServerRules { tools: ItemRules::compile(&filter).unwrap(), ..ServerRules::default() }
     }
 
     /// The catalogue of these servers, keys as prefixes.
-    fn build(servers: &[(&str, Arc<ToolsPart>)], policy: &Policy) -> Catalogue {
+    fn build(servers: &[(&str, Arc<Part>)], policy: &Policy) -> Catalogue {
         let keys: Vec<_> = servers.iter().map(|(key, _)| ServerKey::new(key).unwrap()).collect();
         let parts: Vec<_> = servers
             .iter()
             .zip(&keys)
             .enumerate()
-            .map(|(server, ((_, tools), key))| Contribution { server, key, prefix: key.as_str(), tools })
+            .map(|(server, ((_, tools), key))| {
+                let parts = [Some(tools), None, None, None];
+                Contribution { server, key, prefix: key.as_str(), http: false, parts }
+            })
             .collect();
-        Catalogue::build(&parts, policy, 45)
+        Catalogue::build(&parts, policy, 45, &View::default())
     }
 
     fn open(servers: usize) -> Policy {
@@ -276,19 +502,19 @@ mod tests {
         let search = part(&[tool("search", "")]);
         let merged = build(&[("one", search.clone()), ("two", search)], &open(2));
         for (exposed, server) in [("one__search", 0), ("two__search", 1)] {
-            let route = merged.resolve(exposed).unwrap();
+            let route = merged.resolve(Kind::Tool, exposed).unwrap();
             assert_eq!((route.server, &*route.native), (server, "search"));
         }
         for unknown in ["search", "one__Search", "One__search", "one__search ", "three__search", ""] {
-            assert!(merged.resolve(unknown).is_none(), "{unknown}");
+            assert!(merged.resolve(Kind::Tool, unknown).is_none(), "{unknown}");
         }
     }
 
     #[test]
     fn the_name_goes_back_as_the_server_spelled_it() {
         let merged = build(&[("s", part(&[tool("gr\\u00f6\\u00dfe", "")]))], &open(1));
-        let name = merged.names().next().unwrap().to_owned();
-        let route = merged.resolve(&name).unwrap();
+        let name = merged.names(Kind::Tool).next().unwrap().to_owned();
+        let route = merged.resolve(Kind::Tool, &name).unwrap();
         assert_eq!(&*route.native, "größe");
         assert_eq!(route.native_json, r#""gr\u00f6\u00dfe""#);
     }
@@ -299,23 +525,23 @@ mod tests {
         let b = part(&[tool("m", "")]);
         let here = build(&[("a-b", a.clone()), ("a", b.clone())], &open(2));
         let there = build(&[("a", b), ("a-b", a)], &open(2));
-        assert_eq!(here.names().collect::<Vec<_>>(), ["a__m", "a-b__z", "a-b__a"]);
-        assert_eq!(here.tools(NEWEST), there.tools(NEWEST));
-        assert_eq!(here.fingerprint(), there.fingerprint());
+        assert_eq!(here.names(Kind::Tool).collect::<Vec<_>>(), ["a__m", "a-b__z", "a-b__a"]);
+        assert_eq!(here.list(Kind::Tool, NEWEST), there.list(Kind::Tool, NEWEST));
+        assert_eq!(here.fingerprint_of(Kind::Tool), there.fingerprint_of(Kind::Tool));
     }
 
     #[test]
     fn lists_are_rendered_once_and_shared() {
         let plain = build(&[("s", part(&[tool("t", ""), tool("u", r#","execution":{}"#)]))], &open(1));
-        let newest = plain.tools(NEWEST);
+        let newest = plain.list(Kind::Tool, NEWEST);
         assert_eq!(newest, format!("[{},{}]", tool("s__t", ""), tool("s__u", "")));
         for revision in Revision::ALL {
-            assert_eq!(plain.tools(revision).as_ptr(), newest.as_ptr(), "{revision:?}");
+            assert_eq!(plain.list(Kind::Tool, revision).as_ptr(), newest.as_ptr(), "{revision:?}");
         }
         let output = build(&[("s", part(&[tool("t", r#","outputSchema":{"type":"object"}"#)]))], &open(1));
-        assert_eq!(output.tools(Revision::V2025_06_18).as_ptr(), output.tools(NEWEST).as_ptr());
-        assert_eq!(output.tools(Revision::V2025_03_26), format!("[{}]", tool("s__t", "")));
-        assert_eq!(Catalogue::empty().tools(NEWEST), "[]");
+        assert_eq!(output.list(Kind::Tool, Revision::V2025_06_18).as_ptr(), output.list(Kind::Tool, NEWEST).as_ptr());
+        assert_eq!(output.list(Kind::Tool, Revision::V2025_03_26), format!("[{}]", tool("s__t", "")));
+        assert_eq!(Catalogue::empty().list(Kind::Tool, NEWEST), "[]");
     }
 
     #[test]
@@ -323,14 +549,15 @@ mod tests {
         let five = ["read", "list", "write", "delete", "move"].map(|name| tool(name, ""));
         let policy = Policy::new(vec![rules(Some(&["read", "list", "delete"]), &["del*"])]);
         let merged = build(&[("s", part(&five))], &policy);
-        assert_eq!(merged.names().collect::<Vec<_>>(), ["s__read", "s__list"]);
-        assert_eq!(merged.len(), 2);
-        let hidden: Vec<_> = merged.items(NEWEST).filter_map(|item| Some((item.native, item.hidden?.code()))).collect();
+        assert_eq!(merged.names(Kind::Tool).collect::<Vec<_>>(), ["s__read", "s__list"]);
+        assert_eq!(merged.entries(Kind::Tool), 2);
+        let hidden: Vec<_> =
+            merged.items(Kind::Tool, NEWEST).filter_map(|item| Some((item.native, item.hidden?.code()))).collect();
         assert_eq!(hidden, [("write", "not-allowed"), ("delete", "not-allowed"), ("move", "not-allowed")]);
         for name in ["s__write", "s__delete", "write", "read"] {
-            assert!(merged.resolve(name).is_none());
+            assert!(merged.resolve(Kind::Tool, name).is_none());
         }
-        let text = String::from_utf8(merged.tools(NEWEST).to_vec()).unwrap();
+        let text = String::from_utf8(merged.list(Kind::Tool, NEWEST).to_vec()).unwrap();
         assert!(text.contains("s__read") && !text.contains("write"));
     }
 
@@ -339,15 +566,15 @@ mod tests {
         let twins = part(&[tool("a.b", ""), tool("a_b", "")]);
         let all = build(&[("s", twins.clone())], &open(1));
         let cut = build(&[("s", twins)], &Policy::new(vec![rules(None, &["a_b"])]));
-        let seen: Vec<_> = all.names().collect();
+        let seen: Vec<_> = all.names(Kind::Tool).collect();
         assert_ne!(seen[0], "s__a_b");
-        assert_eq!(cut.names().collect::<Vec<_>>(), seen[..1]);
+        assert_eq!(cut.names(Kind::Tool).collect::<Vec<_>>(), seen[..1]);
     }
 
     #[test]
     fn a_fingerprint_is_of_what_hosts_see() {
         let print = |tools: &[String], rules: ServerRules| {
-            build(&[("s", part(tools))], &Policy::new(vec![rules])).fingerprint()
+            build(&[("s", part(tools))], &Policy::new(vec![rules])).fingerprint_of(Kind::Tool)
         };
         let (a, b) = (tool("a", ""), tool("b", ""));
         let base = print(&[a.clone(), b.clone()], rules(None, &[]));
@@ -364,8 +591,8 @@ mod tests {
     #[test]
     fn items_tell_what_they_cost() {
         let merged = build(&[("s", part(&[tool("t", r#","outputSchema":{"type":"object"}"#)]))], &open(1));
-        let bytes = |revision| merged.items(revision).map(|item| item.bytes).collect::<Vec<_>>();
-        assert_eq!(bytes(NEWEST), [merged.tools(NEWEST).len() - 2]);
+        let bytes = |revision| merged.items(Kind::Tool, revision).map(|item| item.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(NEWEST), [merged.list(Kind::Tool, NEWEST).len() - 2]);
         assert_eq!(bytes(Revision::V2024_11_05), [tool("s__t", "").len()]);
     }
 
@@ -378,19 +605,19 @@ mod tests {
             deny in prop::collection::vec("[abAB*?]{1,3}", 0..3),
         ) {
             let tools = ItemRules::compile(&ItemFilter { allow, deny }).unwrap();
-            let policy = Policy::new(vec![ServerRules { tools }]);
+            let policy = Policy::new(vec![ServerRules { tools, ..ServerRules::default() }]);
             let natives: Vec<_> = natives.into_iter().collect();
             let listed: Vec<_> = natives.iter().map(|name| tool(name, "")).collect();
             let merged = build(&[("s", part(&listed))], &policy);
-            let text = merged.tools(NEWEST);
+            let text = merged.list(Kind::Tool, NEWEST);
             let published: Vec<_> = crate::protocol::json::elements(&text)
                 .map(|raw| {
                     let name = crate::protocol::json::members(raw).find(|entry| entry.is("name")).unwrap();
                     crate::protocol::json::text_of(name.value).unwrap().into_owned()
                 })
                 .collect();
-            prop_assert_eq!(published.len(), merged.len());
-            let mut routed: Vec<_> = published.iter().map(|name| &*merged.resolve(name).unwrap().native).collect();
+            prop_assert_eq!(published.len(), merged.entries(Kind::Tool));
+            let mut routed: Vec<_> = published.iter().map(|name| &*merged.resolve(Kind::Tool, name).unwrap().native).collect();
             let mut admitted: Vec<_> =
                 natives.iter().map(String::as_str).filter(|name| policy.admit(0, Kind::Tool, name).is_ok()).collect();
             routed.sort_unstable();

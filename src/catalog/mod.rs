@@ -1,17 +1,26 @@
 //! What exists, and under which name: immutable catalogues, merged from what each server listed.
 //!
 //! Knows no connection and no session; `gateway` builds a [`Catalogue`] whenever a server's list or the
-//! configuration changed and publishes it whole. Definitions stay raw JSON throughout: a tool is the slice of
-//! the message it came in, and is published by splicing.
+//! configuration changed and publishes it whole. Definitions stay raw JSON throughout: an entry is the slice of
+//! the message it came in, and is published by splicing. What a profile shows comes in as a [`View`].
 
 mod headers;
+mod item;
 mod merge;
+mod meta;
 pub mod naming;
 mod part;
 mod render;
+mod schema;
+mod shelf;
+#[cfg(test)]
+mod tests;
 pub mod tokens;
+pub mod uri;
 
+pub use crate::policy::View;
+pub use item::Fault;
 pub use merge::{Catalogue, Contribution, Fingerprint, Hidden, Item, Route};
-pub use part::{
-    Dropped, Fault, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, ToolsPart,
-};
+pub use part::{Dropped, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, Part};
+pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
+pub use uri::UriRoute;

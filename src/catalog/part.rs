@@ -1,19 +1,18 @@
-//! The tools of one server as it listed them: checked item by item, kept raw.
+//! What one server listed of one kind: checked entry by entry, kept raw.
 //!
 //! One bad definition is dropped and named, never the list (LST-6, D045). References inside schemas are
 //! neither followed nor judged: nothing here makes a request (D054). Knows nothing of names towards the host,
 //! rules, or other servers. `gateway` parses a part whenever a server was listed.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
-use super::render::Needs;
-use crate::protocol::json::{self, Span};
+use super::item::{Fault, Item};
+use crate::ident::Kind;
+use crate::protocol::json;
 use crate::shown::shown_str;
 
 /// Largest definition (threat model §9).
@@ -22,41 +21,23 @@ pub const MAX_DEFINITION: usize = 256 * 1024;
 pub const MAX_ENTRIES: usize = 10_000;
 /// Largest list (D-29).
 pub const MAX_LIST: usize = 8 * 1024 * 1024;
-/// Deepest schema (D-30).
-pub const MAX_SCHEMA_DEPTH: usize = 64;
-/// Most values in a schema (D-30).
-pub const MAX_SCHEMA_NODES: usize = 20_000;
 
-/// The tools of one server.
-#[derive(Debug, Default)]
-pub struct ToolsPart {
-    items: Vec<ToolItem>,
-    dropped: Vec<Dropped>,
-}
-
-/// One tool as listed.
+/// What one server listed of one kind.
 #[derive(Debug)]
-pub(super) struct ToolItem {
-    /// The definition, a slice of the message that it came in.
-    pub(super) definition: Bytes,
-    /// Where in it the name stands, with its quotes.
-    pub(super) name: Span,
-    /// The name.
-    pub(super) native: Arc<str>,
-    /// What must be changed before some host can be shown it.
-    pub(super) needs: Needs,
-    /// The members that this is about, and the name, in the order of the text; empty when nothing must.
-    pub(super) special: Box<[Special]>,
-    /// Hash of the definition.
-    pub(super) digest: [u8; 16],
+pub struct Part {
+    kind: Kind,
+    items: Vec<Item>,
+    dropped: Vec<Dropped>,
 }
 
 /// An entry that is not published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
+    /// What it is.
+    pub kind: Kind,
     /// Its position in the list.
     pub index: usize,
-    /// Its name, where it has one. Foreign text.
+    /// Its name or URI, where it has one. Foreign text.
     pub name: Option<String>,
     /// What is wrong with it.
     pub fault: Fault,
@@ -65,52 +46,17 @@ pub struct Dropped {
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Some(name) => write!(f, "tool \"{}\": {}", shown_str(name), self.fault),
-            None => write!(f, "tool at position {}: {}", self.index, self.fault),
+            Some(name) => write!(f, "{} \"{}\": {}", self.kind, shown_str(name), self.fault),
+            None => write!(f, "{} at position {}: {}", self.kind, self.index, self.fault),
         }
     }
-}
-
-/// What is wrong with an entry.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// Not a JSON object.
-    #[error("it is not an object")]
-    NotAnObject,
-    /// No `name`, or one that is no text (another kind of value, a lone surrogate), or an empty one.
-    #[error("it has no usable name")]
-    NoName,
-    /// An earlier entry has that name.
-    #[error("an earlier entry has the same name")]
-    DuplicateName,
-    /// A member twice: readers would disagree on which counts.
-    #[error("it has the member \"{}\" twice", .0.escape_debug())]
-    DuplicateMember(String),
-    /// No `inputSchema`.
-    #[error("it has no inputSchema")]
-    NoInputSchema,
-    /// An `inputSchema` that is not an object.
-    #[error("its inputSchema is not an object")]
-    InputSchemaNotAnObject,
-    /// An `inputSchema` for something else than an object.
-    #[error("its inputSchema is not of type \"object\"")]
-    InputSchemaType,
-    /// Larger than [`MAX_DEFINITION`].
-    #[error("its definition has {0} bytes, the limit is {MAX_DEFINITION}")]
-    TooLarge(usize),
-    /// A schema deeper than [`MAX_SCHEMA_DEPTH`].
-    #[error("a schema of it is nested {0} levels deep, the limit is {MAX_SCHEMA_DEPTH}")]
-    TooDeep(usize),
-    /// A schema with more than [`MAX_SCHEMA_NODES`] values.
-    #[error("a schema of it has {0} values, the limit is {MAX_SCHEMA_NODES}")]
-    TooManyNodes(usize),
 }
 
 /// Why a list is not taken at all; the last good one is kept (D-29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// A page is not an array.
-    #[error("the member `tools` of page {0} is not an array")]
+    #[error("the list on page {0} is not an array")]
     NotAnArray(usize),
     /// More than [`MAX_ENTRIES`].
     #[error("the list has more than {MAX_ENTRIES} entries")]
@@ -120,14 +66,14 @@ pub enum ListError {
     TooLarge,
 }
 
-impl ToolsPart {
-    /// Reads the pages of a list: the raw text of each page's `tools`, out of validated messages, in order.
-    pub fn parse(pages: &[Bytes]) -> Result<Self, ListError> {
+impl Part {
+    /// Reads the pages of a list: the raw text of each page's array, out of validated messages, in order.
+    pub fn parse(kind: Kind, pages: &[Bytes]) -> Result<Self, ListError> {
         if pages.iter().map(Bytes::len).sum::<usize>() > MAX_LIST {
             return Err(ListError::TooLarge);
         }
-        let mut part = Self::default();
-        let mut names: HashSet<Arc<str>> = HashSet::new();
+        let mut part = Self { kind, items: Vec::new(), dropped: Vec::new() };
+        let mut known: HashSet<Arc<str>> = HashSet::new();
         let mut index = 0;
         for (number, page) in pages.iter().enumerate() {
             if page.trim_ascii_start().first() != Some(&b'[') {
@@ -137,14 +83,14 @@ impl ToolsPart {
                 if index == MAX_ENTRIES {
                     return Err(ListError::TooMany);
                 }
-                match ToolItem::read(page, raw) {
-                    Ok(item) if names.insert(item.native.clone()) => part.items.push(item),
-                    Ok(item) => part.dropped.push(Dropped {
-                        index,
-                        name: Some(item.native.as_ref().to_owned()),
-                        fault: Fault::DuplicateName,
-                    }),
-                    Err((name, fault)) => part.dropped.push(Dropped { index, name, fault }),
+                match Item::read(kind, page, raw) {
+                    Ok(item) if known.insert(item.native.clone()) => part.items.push(item),
+                    Ok(item) => {
+                        let named = matches!(kind, Kind::Tool | Kind::Prompt);
+                        let fault = if named { Fault::DuplicateName } else { Fault::DuplicateUri };
+                        part.dropped.push(Dropped { kind, index, name: Some(item.native.as_ref().to_owned()), fault });
+                    }
+                    Err((name, fault)) => part.dropped.push(Dropped { kind, index, name, fault }),
                 }
                 index += 1;
             }
@@ -152,7 +98,12 @@ impl ToolsPart {
         Ok(part)
     }
 
-    /// How many tools it has.
+    /// What it lists.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many entries it has.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -162,7 +113,7 @@ impl ToolsPart {
         self.items.is_empty()
     }
 
-    /// The native names, in the server's order.
+    /// The native names, URIs or templates, in the server's order.
     pub fn natives(&self) -> impl Iterator<Item = &str> {
         self.items.iter().map(|item| item.native.as_ref())
     }
@@ -177,123 +128,32 @@ impl ToolsPart {
         &self.dropped
     }
 
-    /// Whether both list the same definitions in the same order, byte for byte.
-    pub fn same_as(&self, other: &Self) -> bool {
-        let digests = |part: &Self| part.items.iter().map(|item| item.digest).collect::<Vec<_>>();
-        digests(self) == digests(other)
+    /// The tools with an invalid header annotation: of a server that is reached by HTTP they are not published, for
+    /// warnings (XMH-2).
+    pub fn badly_annotated(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().filter(|item| item.is_badly_annotated()).map(|item| item.native.as_ref())
     }
 
-    pub(super) fn items(&self) -> &[ToolItem] {
+    /// Whether both list the same definitions in the same order, byte for byte.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.items.len() == other.items.len()
+            && self.items.iter().zip(&other.items).all(|(a, b)| a.digest == b.digest)
+    }
+
+    pub(super) fn items(&self) -> &[Item] {
         &self.items
     }
 }
 
-/// A member of a definition that may be published otherwise than it came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Special {
-    /// Which one.
-    pub(super) member: Member,
-    /// How many members stand before it.
-    pub(super) ordinal: u32,
-    /// Where the member before it ends: what follows is space, a comma and its key.
-    pub(super) lead: u32,
-    /// Its value.
-    pub(super) value: Span,
-    /// Where the key of the next member begins; the end of its value, if it is the last.
-    pub(super) next: u32,
-}
-
-/// Which member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
-    Name,
-    InputSchema,
-    OutputSchema,
-    Icons,
-    Execution,
-}
-
-impl Member {
-    fn of(key: &str) -> Option<Self> {
-        Some(match key {
-            "name" => Self::Name,
-            "inputSchema" => Self::InputSchema,
-            "outputSchema" => Self::OutputSchema,
-            "icons" => Self::Icons,
-            "execution" => Self::Execution,
-            _ => return None,
-        })
-    }
-}
-
-impl ToolItem {
-    /// Checks one definition; a fault comes with the name, where there is one.
-    fn read(page: &Bytes, raw: &[u8]) -> Result<Self, (Option<String>, Fault)> {
-        if raw.first() != Some(&b'{') {
-            return Err((None, Fault::NotAnObject));
-        }
-        let mut special: Vec<Special> = Vec::with_capacity(4);
-        let mut keys = Vec::with_capacity(16);
-        let mut lead = 1;
-        for entry in json::members(raw) {
-            let start = raw[lead..].iter().position(|&b| b == b'"').map_or(lead, |quote| lead + quote);
-            let ordinal = keys.len() as u32;
-            if let Some(last) = special.last_mut().filter(|last| last.ordinal + 1 == ordinal) {
-                last.next = start as u32;
-            }
-            let key = match entry.name() {
-                Some(Cow::Owned(resolved)) => Cow::Owned(resolved),
-                Some(Cow::Borrowed(_)) | None => String::from_utf8_lossy(entry.key),
-            };
-            let end = entry.at + entry.value.len();
-            if let Some(member) = Member::of(&key) {
-                let value = Span { start: entry.at as u32, end: end as u32 };
-                special.push(Special { member, ordinal, lead: lead as u32, value, next: end as u32 });
-            }
-            keys.push(key);
-            lead = end;
-        }
-        let value = |member| special.iter().rfind(|found| found.member == member).map(|found| found.value);
-        let name = value(Member::Name).and_then(|span| Some((span, json::text_of(span.of(raw))?)));
-        let Some((name, native)) = name.filter(|(_, native)| !native.is_empty()) else {
-            return Err((None, Fault::NoName));
-        };
-        let fail = |fault| (Some(native.clone().into_owned()), fault);
-        if raw.len() > MAX_DEFINITION {
-            return Err(fail(Fault::TooLarge(raw.len())));
-        }
-        keys.sort_unstable();
-        if let Some(twin) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(fail(Fault::DuplicateMember(twin[0].clone().into_owned())));
-        }
-        let needs = Needs::of(|member| value(member).map(|span| span.of(raw))).map_err(fail)?;
-        if needs == Needs::default() {
-            special.clear();
-        }
-        let definition = page.slice_ref(raw);
-        Ok(Self { definition, name, native: native.into(), needs, special: special.into(), digest: digest(raw) })
-    }
-
-    /// The name as the server wrote it, a JSON string.
-    pub(super) fn literal(&self) -> Bytes {
-        self.definition.slice(self.name.range())
-    }
-}
-
-fn digest(raw: &[u8]) -> [u8; 16] {
-    let full = Sha256::digest(raw);
-    let mut half = [0; 16];
-    half.copy_from_slice(&full[..16]);
-    half
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
     use super::*;
 
-    fn parse(pages: &[&str]) -> ToolsPart {
+    fn parse(pages: &[&str]) -> Part {
         let pages: Vec<_> = pages.iter().map(|page| Bytes::copy_from_slice(page.as_bytes())).collect();
-        ToolsPart::parse(&pages).unwrap()
+        Part::parse(Kind::Tool, &pages).unwrap()
     }
 
     /// What becomes of one definition between two good ones.
@@ -309,7 +169,10 @@ mod tests {
             }
             Err((name, fault)) => {
                 assert_eq!(natives, ["first", "last"], "{definition}");
-                assert_eq!(part.dropped(), [Dropped { index: 1, name: name.map(str::to_owned), fault }]);
+                assert_eq!(
+                    part.dropped(),
+                    [Dropped { kind: Kind::Tool, index: 1, name: name.map(str::to_owned), fault }]
+                );
             }
         }
     }
@@ -386,13 +249,13 @@ mod tests {
     fn d_29_a_list_has_limits() {
         let one = r#"{"name":"t","inputSchema":{}}"#;
         let pages = |count: usize| [Bytes::from(format!("[{}]", vec![one; count].join(",")))];
-        let part = ToolsPart::parse(&pages(MAX_ENTRIES)).unwrap();
+        let part = Part::parse(Kind::Tool, &pages(MAX_ENTRIES)).unwrap();
         assert_eq!((part.len(), part.dropped().len()), (1, MAX_ENTRIES - 1));
-        assert_eq!(ToolsPart::parse(&pages(MAX_ENTRIES + 1)).unwrap_err(), ListError::TooMany);
+        assert_eq!(Part::parse(Kind::Tool, &pages(MAX_ENTRIES + 1)).unwrap_err(), ListError::TooMany);
         let page = Bytes::from(format!("[\"{}\"]", "x".repeat(MAX_LIST / 2)));
-        assert_eq!(ToolsPart::parse(&[page.clone(), page]).unwrap_err(), ListError::TooLarge);
+        assert_eq!(Part::parse(Kind::Tool, &[page.clone(), page]).unwrap_err(), ListError::TooLarge);
         let odd = [Bytes::from_static(b"[]"), Bytes::from_static(b"null")];
-        assert_eq!(ToolsPart::parse(&odd).unwrap_err(), ListError::NotAnArray(1));
+        assert_eq!(Part::parse(Kind::Tool, &odd).unwrap_err(), ListError::NotAnArray(1));
     }
 
     #[test]
@@ -413,9 +276,9 @@ mod tests {
     #[test]
     fn definitions_are_slices_of_their_page() {
         let page = Bytes::from(r#"[{"name":"t","inputSchema":{}}]"#.to_owned());
-        let part = ToolsPart::parse(std::slice::from_ref(&page)).unwrap();
+        let part = Part::parse(Kind::Tool, std::slice::from_ref(&page)).unwrap();
         assert!(page.as_ptr_range().contains(&part.definition("t").unwrap().as_ptr()));
-        assert!(part.same_as(&ToolsPart::parse(&[page]).unwrap()));
+        assert!(part.same_as(&Part::parse(Kind::Tool, &[page]).unwrap()));
         assert!(!part.same_as(&parse(&[r#"[{"name":"t","inputSchema":{ }}]"#])));
     }
 }

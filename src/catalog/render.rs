@@ -5,8 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::headers;
-use super::part::{Fault, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES, Member, ToolItem};
+use super::item::{Fault, Item, Member};
+use super::schema::{RootType, has_booleans, is_object, measure};
+use super::uri::Edits;
+use super::{headers, meta};
+use crate::ident::Kind;
 use crate::protocol::json::{self, Entry};
 use crate::protocol::version::Revision;
 
@@ -32,13 +35,45 @@ impl Needs {
     /// There is an `outputSchema`.
     const OUTPUT: Self = Self(1 << 7);
     /// An `x-mcp-header` annotation of `inputSchema` is invalid (XMH-2).
-    const BAD_HEADER: Self = Self(1 << 8);
+    pub(super) const BAD_HEADER: Self = Self(1 << 8);
+    /// There are such annotations; they change nothing.
+    pub(super) const HEADERS: Self = Self(1 << 9);
+    /// There is a `_meta`: whether something of it changes depends on all servers, see [`Published`].
+    const META: Self = Self(1 << 10);
 
-    const ALWAYS: Self =
-        Self(Self::EXECUTION.0 | Self::ADD_TYPE.0 | Self::BAD_ICON.0 | Self::BAD_OUTPUT.0 | Self::BAD_HEADER.0);
+    const ALWAYS: Self = Self(
+        Self::EXECUTION.0
+            | Self::ADD_TYPE.0
+            | Self::BAD_ICON.0
+            | Self::BAD_OUTPUT.0
+            | Self::BAD_HEADER.0
+            | Self::META.0,
+    );
 
     /// Looks through the members that matter, and holds the schemas to their limits.
-    pub(super) fn of<'a>(value: impl Fn(Member) -> Option<&'a [u8]>) -> Result<Self, Fault> {
+    pub(super) fn of<'a>(kind: Kind, value: impl Fn(Member) -> Option<&'a [u8]>) -> Result<Self, Fault> {
+        let mut needs = Self(0);
+        match kind {
+            Kind::Tool => needs.add(Self::of_tool(&value)?),
+            Kind::Prompt => {}
+            Kind::Resource | Kind::Template => {
+                value(Member::Label).filter(|label| label.first() == Some(&b'"')).ok_or(Fault::NoName)?;
+            }
+        }
+        if let Some(icons) = value(Member::Icons) {
+            needs.add(Self::ICONS);
+            if icons.first() != Some(&b'[') || json::elements(icons).any(|icon| !usable_icon(icon)) {
+                needs.add(Self::BAD_ICON);
+            }
+        }
+        if value(Member::Meta).is_some() {
+            needs.add(Self::META);
+        }
+        Ok(needs)
+    }
+
+    /// What only tools have.
+    fn of_tool<'a>(value: &impl Fn(Member) -> Option<&'a [u8]>) -> Result<Self, Fault> {
         let mut needs = Self(0);
         if value(Member::Execution).is_some() {
             needs.add(Self::EXECUTION);
@@ -56,8 +91,11 @@ impl Needs {
         if measured.booleans {
             needs.add(Self::BOOLEANS);
         }
-        if measured.annotated && headers::strip(input).is_some() {
-            needs.add(Self::BAD_HEADER);
+        if measured.annotated {
+            needs.add(Self::HEADERS);
+            if headers::strip(input).is_some() {
+                needs.add(Self::BAD_HEADER);
+            }
         }
         match value(Member::OutputSchema) {
             Some(output) if is_object(output) => {
@@ -72,12 +110,6 @@ impl Needs {
             }
             Some(_) => needs.add(Self::BAD_OUTPUT),
             None => {}
-        }
-        if let Some(icons) = value(Member::Icons) {
-            needs.add(Self::ICONS);
-            if icons.first() != Some(&b'[') || json::elements(icons).any(|icon| !usable_icon(icon)) {
-                needs.add(Self::BAD_ICON);
-            }
         }
         Ok(needs)
     }
@@ -95,7 +127,7 @@ impl Needs {
         Self(self.0 & other.0)
     }
 
-    const fn has(self, other: Self) -> bool {
+    pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
@@ -138,21 +170,65 @@ impl Class {
     }
 }
 
-/// Appends the published form of `item` under the name `exposed`.
-pub(super) fn render(out: &mut Vec<u8>, item: &ToolItem, exposed: &str, class: Class) {
+/// Answers what hosts shall see instead of a URI, if that is something else.
+type Expose<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// How an item is published.
+#[derive(Clone, Copy)]
+pub(super) struct Published<'a> {
+    /// Its name, URI or template towards hosts.
+    pub(super) exposed: &'a str,
+    /// For hosts of these revisions.
+    pub(super) class: Class,
+    /// What becomes of the links of its `_meta` (APP-2); `None` when nothing does.
+    pub(super) expose: Option<&'a Expose<'a>>,
+    /// Whether apps may not call it, unless its server says something (APP-5).
+    pub(super) restrict: bool,
+}
+
+impl Published<'_> {
+    /// What becomes of a `_meta`.
+    fn meta(&self, raw: &[u8]) -> Change {
+        let mut edits = Edits::new(raw);
+        if let Some(expose) = self.expose {
+            meta::links(&mut edits, raw, &mut |uri| expose(uri));
+        }
+        if self.restrict {
+            meta::restrict(&mut edits, raw);
+        }
+        edits.apply().map_or(Change::Keep, Change::Replace)
+    }
+}
+
+/// Appends the published form of `item`.
+pub(super) fn render(out: &mut Vec<u8>, item: &Item, published: Published<'_>) {
+    splice(out, item, published);
+    if published.restrict && !item.needs.has(Needs::META) && out.pop() == Some(b'}') {
+        // There is a member before: the name at least.
+        out.push(b',');
+        out.extend_from_slice(meta::restricted().as_bytes());
+        out.push(b'}');
+    }
+}
+
+fn splice(out: &mut Vec<u8>, item: &Item, published: Published<'_>) {
     let definition = &item.definition;
-    let needs = item.needs.and(Class::ASKS[class.0]);
+    let mut needs = item.needs.and(Class::ASKS[published.class.0]);
     let mut name = Vec::new();
-    let name: &[u8] = if exposed == &*item.native {
-        item.name.of(definition)
+    let name: &[u8] = if published.exposed == &*item.native {
+        item.subject.of(definition)
     } else {
-        json::push_string(&mut name, exposed);
+        json::push_string(&mut name, published.exposed);
         &name
     };
+    if !published.restrict && (published.expose.is_none() || item.links.is_empty()) {
+        needs.0 &= !Needs::META.0;
+    }
+    needs.0 &= !Needs::HEADERS.0;
     if needs == Needs::default() {
-        out.extend_from_slice(&definition[..item.name.start as usize]);
+        out.extend_from_slice(&definition[..item.subject.start as usize]);
         out.extend_from_slice(name);
-        out.extend_from_slice(&definition[item.name.end as usize..]);
+        out.extend_from_slice(&definition[item.subject.end as usize..]);
         return;
     }
     // What of the definition is dealt with, and how many members went before the first that stays: that one
@@ -160,10 +236,13 @@ pub(super) fn render(out: &mut Vec<u8>, item: &ToolItem, exposed: &str, class: C
     let mut from = 0;
     let mut gone = 0;
     for special in &item.special {
-        let change = if special.member == Member::Name {
+        let value = special.value.of(definition);
+        let change = if special.member == Member::Subject {
             Change::Replace(name.to_vec())
+        } else if special.member == Member::Meta {
+            published.meta(value)
         } else {
-            change(special.member, special.value.of(definition), needs)
+            change(special.member, value, needs)
         };
         match change {
             Change::Keep => {}
@@ -187,10 +266,10 @@ pub(super) fn render(out: &mut Vec<u8>, item: &ToolItem, exposed: &str, class: C
     out.extend_from_slice(&definition[from..]);
 }
 
-/// What becomes of a member other than the name.
+/// What becomes of a member that is published as its revision wants it, whatever its server.
 fn change(member: Member, value: &[u8], needs: Needs) -> Change {
     match member {
-        Member::Name => Change::Keep,
+        Member::Subject | Member::Label | Member::Meta => Change::Keep,
         Member::Execution => Change::Drop,
         Member::InputSchema => schema(value, needs),
         Member::OutputSchema => {
@@ -296,125 +375,20 @@ fn usable_icon(icon: &[u8]) -> bool {
     })
 }
 
-fn is_object(raw: &[u8]) -> bool {
-    raw.first() == Some(&b'{')
-}
-
-/// What the root of a schema says of its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RootType {
-    Absent,
-    Object,
-    Other,
-}
-
-/// Whether a member of the root's `properties` is a boolean.
-fn has_booleans(schema: &[u8]) -> bool {
-    json::members(schema)
-        .filter(|entry| entry.is("properties"))
-        .any(|entry| json::members(entry.value).any(|property| matches!(property.value, b"true" | b"false")))
-}
-
-/// What one pass over a schema tells.
-struct Measured {
-    root: RootType,
-    /// Whether a member of the root's `properties` is a boolean.
-    booleans: bool,
-    /// Whether a key may be that of a header annotation.
-    annotated: bool,
-}
-
-/// Which member of the root a place belongs to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Under {
-    Type,
-    /// `properties`, and whether its value is an object.
-    Properties(bool),
-    Other,
-}
-
-/// Reads the root's type and holds a schema to the limits of depth and size (D-30), in one pass over validated
-/// text: lists are long, and this is done for all of it.
-fn measure(schema: &[u8]) -> Result<Measured, Fault> {
-    let mut measured = Measured { root: RootType::Absent, booleans: false, annotated: false };
-    let (mut depth, mut deepest, mut nodes) = (0usize, 0usize, 0usize);
-    let mut under = Under::Other;
-    let mut at = 0;
-    while let Some(&byte) = schema.get(at) {
-        let start = at;
-        match byte {
-            b'{' | b'[' => {
-                match (depth, under) {
-                    (1, Under::Type) => measured.root = RootType::Other,
-                    (1, Under::Properties(_)) => under = Under::Properties(byte == b'{'),
-                    _ => {}
-                }
-                depth += 1;
-                deepest = deepest.max(depth);
-                nodes += 1;
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => {
-                at = json::string_end(schema, at) - 1;
-                let raw = schema.get(start..=at).unwrap_or_default();
-                let behind = schema.get(at + 1..).unwrap_or_default();
-                let is_key = behind.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b':');
-                if is_key {
-                    let key = json::text_of(raw);
-                    measured.annotated |= key.as_deref() == Some(headers::KEY);
-                    if depth == 1 {
-                        under = match key.as_deref() {
-                            Some("type") => Under::Type,
-                            Some("properties") => Under::Properties(false),
-                            _ => Under::Other,
-                        };
-                    }
-                } else {
-                    nodes += 1;
-                    if (depth, under) == (1, Under::Type) {
-                        let object = json::text_of(raw).is_some_and(|text| text == "object");
-                        let fine = object && measured.root != RootType::Other;
-                        measured.root = if fine { RootType::Object } else { RootType::Other };
-                    }
-                }
-            }
-            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => {}
-            _ => {
-                nodes += 1;
-                while schema.get(at + 1).is_some_and(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')) {
-                    at += 1;
-                }
-                match (depth, under) {
-                    (1, Under::Type) => measured.root = RootType::Other,
-                    (2, Under::Properties(true)) => measured.booleans |= matches!(byte, b't' | b'f'),
-                    _ => {}
-                }
-            }
-        }
-        at += 1;
-    }
-    if deepest > MAX_SCHEMA_DEPTH {
-        Err(Fault::TooDeep(deepest))
-    } else if nodes > MAX_SCHEMA_NODES {
-        Err(Fault::TooManyNodes(nodes))
-    } else {
-        Ok(measured)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::part::ToolsPart;
+    use crate::catalog::part::Part;
     use bytes::Bytes;
     use proptest::prelude::*;
 
     fn publish(definition: &str, revision: Revision) -> String {
         let page = Bytes::from(format!("[{definition}]"));
-        let part = ToolsPart::parse(&[page]).unwrap();
+        let part = Part::parse(Kind::Tool, &[page]).unwrap();
         let [item] = part.items() else { panic!("{definition}: {:?}", part.dropped()) };
         let mut out = Vec::new();
-        render(&mut out, item, "s__t", Class::of(revision));
+        let class = Class::of(revision);
+        render(&mut out, item, Published { exposed: "s__t", class, expose: None, restrict: false });
         String::from_utf8(out).unwrap()
     }
 
@@ -559,26 +533,6 @@ mod tests {
                     .collect();
                 prop_assert_eq!(found, expected);
             }
-        }
-
-        /// One pass tells what two walks tell.
-        #[test]
-        fn measuring_finds_what_the_walks_find(
-            members in prop::collection::vec(
-                prop::sample::select(vec![
-                    r#""type":"object""#, r#""t\u0079pe":"object""#, r#""properties":{"a":true}"#,
-                    r#""properties":[true]"#, r#""properties":{"a":{"b":false}}"#, r#""properties":{"a":[false]}"#,
-                    r#""items":{"properties":{"a":true},"type":"string"}"#, r#""default":true"#,
-                    r#""properti\u0065s":{"a" : false }"#, r#""a":"properties""#, r#""b":["type","x"]"#,
-                ]),
-                0..5,
-            ),
-        ) {
-            let text = format!("{{{}}}", members.join(","));
-            let measured = measure(text.as_bytes()).unwrap();
-            prop_assert_eq!(measured.booleans, has_booleans(text.as_bytes()));
-            let typed = json::members(text.as_bytes()).any(|entry| entry.is("type"));
-            prop_assert_eq!(measured.root, if typed { RootType::Object } else { RootType::Absent });
         }
 
         /// Whatever goes, what stays is the same JSON.

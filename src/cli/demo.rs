@@ -65,7 +65,7 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
         anyhow::bail!("the demo's servers did not start");
     }
     out::text("Two servers, clock (protocol 2026-07-28) and notes (protocol 2025-11-25), as one:\n")?;
-    out::text(&tools::as_table(&gateway.catalogue()))?;
+    out::text(&tools::as_table(&gateway.catalogue(0)))?;
     for (name, arguments) in [("notes__add", r#"{"text":"bought milk"}"#), ("clock__now", "{}")] {
         out::text(&format!("\n> {name} {arguments}"))?;
         let call = call::request(name, arguments).map_err(anyhow::Error::msg)?;

@@ -9,7 +9,7 @@ use crate::catalog::tokens;
 use crate::config::settings::Settings;
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
-use crate::ident::ServerKey;
+use crate::ident::{Kind, ServerKey};
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
 
@@ -60,14 +60,14 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
 }
 
 fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
-    let catalogue = gateway.catalogue();
+    let catalogue = gateway.catalogue(0);
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
     out::text(&as_table(&catalogue))?;
     if args.hidden {
         let hidden: Vec<_> = catalogue
-            .items(Revision::LATEST_MODERN)
+            .items(Kind::Tool, Revision::LATEST_MODERN)
             .filter_map(|item| {
                 let row = [item.key.as_str(), &shown_str(item.native), item.hidden?.code()];
                 Some(row.map(str::to_owned).to_vec())
@@ -82,7 +82,7 @@ fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
 pub(super) fn as_table(catalogue: &Catalogue) -> String {
     let mut rows = vec![["tool", "server", "native name", "bytes", "tokens"].map(str::to_owned).to_vec()];
     let (mut bytes, mut sum) = (0, 0);
-    for item in catalogue.items(Revision::LATEST_MODERN).filter(|item| item.hidden.is_none()) {
+    for item in catalogue.items(Kind::Tool, Revision::LATEST_MODERN).filter(|item| item.hidden.is_none()) {
         let cost = tokens::estimate(item.bytes);
         bytes += item.bytes;
         sum += cost;
@@ -102,7 +102,7 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
 fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
     let (mut items, mut hidden) = (Vec::new(), Vec::new());
     let (mut bytes, mut sum) = (0, 0);
-    for item in catalogue.items(Revision::LATEST_MODERN) {
+    for item in catalogue.items(Kind::Tool, Revision::LATEST_MODERN) {
         let cost = tokens::estimate(item.bytes);
         let mut value = json!({
             "server": item.key.as_str(), "kind": item.kind.as_str(), "native": item.native, "exposed": item.exposed,

@@ -41,8 +41,6 @@ pub(super) const RETRY_LONGEST: Duration = Duration::from_secs(60);
 const LAST_LINES: usize = 3;
 /// The longest that a timer takes.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What is listed of a server that has started.
-const LISTED: [Kind; 4] = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::Template];
 
 /// Where a server stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -357,7 +355,7 @@ impl Actor {
             tracing::warn!(server = %server.key, "disabled: {why}");
             server.note_error(&why);
             server.publish(State::Disabled { why });
-            self.say(Listing::Failed).await;
+            self.say(Listing::Failed(Kind::ALL.into())).await;
             return;
         }
         let mut life = Lifecycle::default();
@@ -378,7 +376,7 @@ impl Actor {
                     tracing::warn!(server = %server.key, "could not be started: {why}");
                     server.note_error(&why);
                     life.failed(Instant::now(), began.elapsed(), fastrand::f32());
-                    self.say(Listing::Failed).await;
+                    self.say(Listing::Failed(Kind::ALL.into())).await;
                     needed = !server.lease.calls_only;
                     continue;
                 }
@@ -589,7 +587,7 @@ impl Actor {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection)));
         }
         // What is to be listed, and when.
-        let mut kinds: BTreeSet<Kind> = if lists { LISTED.into() } else { BTreeSet::new() };
+        let mut kinds: BTreeSet<Kind> = if lists { Kind::ALL.into() } else { BTreeSet::new() };
         let mut list_at = Some(Instant::now());
         let mut retry = RETRY_FIRST;
         loop {
@@ -651,40 +649,41 @@ impl Actor {
         settings.idle_stop.filter(|_| settings.start == Start::Lazy)
     }
 
-    /// Lists these kinds for the gateway; answers those that failed.
+    /// Lists these kinds for the gateway, all at once; answers those that failed.
     async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed, kinds: &BTreeSet<Kind>) -> BTreeSet<Kind> {
+        let one = async |kind| !kinds.contains(&kind) || self.list_kind(connection, agreed, kind).await;
+        let [tool, prompt, resource, template] = Kind::ALL;
+        let done = tokio::join!(one(tool), one(prompt), one(resource), one(template));
+        let done = <[bool; 4]>::from(done);
+        Kind::ALL.into_iter().zip(done).filter(|(_, done)| !done).map(|(kind, _)| kind).collect()
+    }
+
+    /// Lists a kind for the gateway; false when that failed.
+    async fn list_kind(&self, connection: &Arc<Connection>, agreed: &Agreed, kind: Kind) -> bool {
         let limit = self.server.settings.timeouts.start;
-        let mut lists = Vec::with_capacity(kinds.len());
-        let mut failed = BTreeSet::new();
-        for &kind in kinds {
-            let pages = match agreed.offers.of(kind) {
-                Some(_) => {
-                    timeout(limit, list::all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
-                }
-                None => Ok(list::Pages::default()),
-            };
-            match pages {
-                Ok(pages) => lists.push(Listed {
-                    kind,
-                    pages: pages.pages,
-                    ttl: pages.ttl,
-                    tells_changes: agreed.offers.of(kind).unwrap_or(true),
-                }),
-                Err(fault) => {
-                    let why = format!("its {kind}s could not be listed: {fault}");
-                    tracing::warn!(server = %self.server.key, "{why}");
-                    self.server.note_error(&why);
-                    failed.insert(kind);
-                }
+        let pages = match agreed.offers.of(kind) {
+            Some(_) => timeout(limit, list::all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit))),
+            None => Ok(list::Pages::default()),
+        };
+        match pages {
+            Ok(list::Pages { pages, ttl }) => {
+                let tells_changes = agreed.offers.of(kind).unwrap_or(true);
+                self.say(Listing::List {
+                    list: Listed { kind, pages, ttl, tells_changes },
+                    offers: agreed.offers.clone(),
+                    era: agreed.revision.era(),
+                    instructions: agreed.instructions.clone(),
+                })
+                .await;
+                true
+            }
+            Err(fault) => {
+                let why = format!("its {kind}s could not be listed: {fault}");
+                tracing::warn!(server = %self.server.key, "{why}");
+                self.server.note_error(&why);
+                self.say(Listing::Failed(vec![kind])).await;
+                false
             }
         }
-        self.say(Listing::Lists {
-            lists,
-            offers: agreed.offers.clone(),
-            era: agreed.revision.era(),
-            instructions: agreed.instructions.clone(),
-        })
-        .await;
-        failed
     }
 }

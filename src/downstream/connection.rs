@@ -153,6 +153,20 @@ pub struct Answer {
     _share: Share,
 }
 
+impl Answer {
+    /// The same answer with another result, a raw object.
+    pub fn with_result(mut self, result: &[u8]) -> Self {
+        let mut line = Vec::with_capacity(result.len() + 40);
+        line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":");
+        line.extend_from_slice(result);
+        line.push(b'}');
+        if let Some(reply) = Reply::read(line.into()) {
+            self.reply = reply;
+        }
+        self
+    }
+}
+
 #[derive(Default)]
 struct Held {
     bytes: AtomicUsize,

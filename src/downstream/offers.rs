@@ -54,6 +54,17 @@ impl Offers {
         offers
     }
 
+    /// What a server may turn out to offer.
+    pub fn everything() -> Self {
+        let any = Some(true);
+        Self { tools: any, prompts: any, resources: any, subscribe: true, completions: true, logging: true, ui: None }
+    }
+
+    /// Whether it has anything whose arguments can be completed.
+    pub fn has_references(&self) -> bool {
+        self.prompts.is_some() || self.resources.is_some()
+    }
+
     /// One that said nothing of itself: it is asked for everything, and what it does not know is empty.
     pub(super) fn unknown() -> Self {
         let any = Some(false);

@@ -38,10 +38,10 @@ pub struct Event {
 /// What a server brought, or did not.
 #[derive(Debug)]
 pub enum Listing {
-    /// Some of its lists, the others as they were.
-    Lists {
+    /// One of its lists.
+    List {
         /// What it lists.
-        lists: Vec<Listed>,
+        list: Listed,
         /// What it offers.
         offers: Offers,
         /// Its era.
@@ -51,8 +51,8 @@ pub enum Listing {
     },
     /// These resources are others now, by native URI.
     Updated(BTreeSet<String>),
-    /// There is no list, and no hope for one soon.
-    Failed,
+    /// There are no lists of these kinds, and no hope for any soon.
+    Failed(Vec<Kind>),
 }
 
 /// One list of a server.
@@ -197,6 +197,19 @@ impl Server {
         if !is_wanted() {
             self.base.unwant_resource(native).await;
         }
+    }
+
+    /// Sends a request and waits for its answer; dropping the future cancels it. See [`Server::begin`].
+    pub async fn ask(
+        &self,
+        permit: Permit,
+        call: &Call,
+        native: &[u8],
+        input: Option<Input<'_>>,
+        caller: &Caller,
+        upward: Arc<Upward>,
+    ) -> Result<Answer, Fault> {
+        self.begin(&permit, call, native, input, caller, upward).await?.answered().await
     }
 
     /// Sends a request under its item's native name or URI (a raw JSON string). The permit proves that policy was

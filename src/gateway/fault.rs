@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::downstream::Fault;
 use crate::ident::ServerKey;
-use crate::protocol::call::BadCall;
+use crate::protocol::call::{BadCall, Call, Target};
 use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::message::Why;
+use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 
 /// An error of ours.
@@ -103,10 +104,32 @@ impl Failure {
         Self::plain(code::INVALID_PARAMS, "Invalid or expired cursor")
     }
 
-    /// An unknown tool, or one that must not be known (ERR-3, INV-8).
-    pub fn unknown_tool(name: &str) -> Self {
-        let name: String = name.chars().take(200).collect();
-        Self::plain(code::INVALID_PARAMS, format!("Unknown tool: {name}"))
+    /// Something unknown, or something that must not be known (ERR-3, INV-8); a resource in the words of the host's
+    /// era (RES-3).
+    pub(super) fn unknown(call: &Call, name: &str, revision: Revision) -> Self {
+        let shown: String = name.chars().take(200).collect();
+        match call.kind() {
+            Target::Tool => Self::plain(code::INVALID_PARAMS, format!("Unknown tool: {shown}")),
+            Target::Prompt => Self::plain(code::INVALID_PARAMS, format!("Unknown prompt: {shown}")),
+            Target::Uri => {
+                let legacy = revision.era() == Era::Legacy && call.method() != Method::Complete;
+                let code = if legacy { code::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
+                let mut data = b"{\"uri\":".to_vec();
+                json::push_string(&mut data, name);
+                data.push(b'}');
+                let data = String::from_utf8_lossy(&data).into_owned();
+                Self { data: Some(data), ..Self::plain(code, format!("Resource not found: {shown}")) }
+            }
+        }
+    }
+
+    /// A resource that nobody tells of (SUB-10).
+    pub fn not_subscribed(uri: &str) -> Self {
+        let mut data = b"{\"uri\":".to_vec();
+        json::push_string(&mut data, uri);
+        data.push(b'}');
+        let data = String::from_utf8_lossy(&data).into_owned();
+        Self { data: Some(data), ..Self::plain(code::INVALID_PARAMS, "Changes of this resource are not told") }
     }
 
     /// A bound of ours that is about no server.

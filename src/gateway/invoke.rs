@@ -1,24 +1,35 @@
-//! The way of a tool call: resolve, admit, send, check what comes back.
+//! The way of a request that names an item: resolve, admit, send, check what comes back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use bytes::Bytes;
+use tokio::time::{Instant, timeout};
 
-use super::bridge::{Input, Way};
-use super::{Failure, Gateway, LIST_DEADLINE};
+use super::bridge::{Exchange, Input};
+use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
-use crate::catalog::naming;
-use crate::downstream::Answer;
+use crate::catalog::{Catalogue, naming, uri};
+use crate::downstream::{Answer, Server};
 use crate::ident::{Kind, ServerKey};
-use crate::protocol::call::Call;
+use crate::policy::Permit;
+use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
+use crate::protocol::headers::HeaderParam;
 use crate::protocol::json;
-use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
+use crate::protocol::method::Method;
+use crate::protocol::reply::{Body, ErrorSpans, Reply, ResultSpans};
 use crate::protocol::version::Era;
 use crate::shown::shown;
 use crate::transport::upward::Upward;
 
-/// What a server answered to a call, for the host's adapter to write.
+/// How long a completion may take before it is empty (CMP-4).
+const COMPLETION: Duration = Duration::from_secs(2);
+/// The most values of a completion (CMP-2).
+const MAX_VALUES: usize = 100;
+
+/// What came of a request, for the host's adapter to write.
 pub enum Outcome {
     /// A complete result.
     Result(Answer, ResultSpans),
@@ -26,45 +37,192 @@ pub enum Outcome {
     Error(Answer, ErrorSpans),
     /// Questions to a modern host, which comes back with the answers.
     Input(Input),
-    /// A complete result of our own: raw members, without braces.
+    /// A result of ours: raw members, without braces.
     Own(String),
+}
+
+/// Where a request goes.
+pub(super) struct Way {
+    pub(super) server: usize,
+    /// What its server calls the item, as a raw JSON string.
+    pub(super) native: Bytes,
+    /// The arguments that are repeated in headers (XMH-3).
+    pub(super) mirror: Option<Arc<[HeaderParam]>>,
+    permit: Permit,
 }
 
 impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
-        let mut catalogue = self.lists.catalogue();
-        if catalogue.resolve(&name).is_none() {
+        let mut catalogue = self.lists.catalogue(caller.profile);
+        let mut way = self.resolve(&catalogue, call, caller, &name);
+        if way.is_none() {
             // Rare and large: on the heap, so that every call is not as large as the rarest.
-            Box::pin(self.wait_for_owner(&name)).await;
-            catalogue = self.lists.catalogue();
+            Box::pin(self.wait_for_owner(call, caller, &name)).await;
+            catalogue = self.lists.catalogue(caller.profile);
+            way = self.resolve(&catalogue, call, caller, &name);
         }
-        let route = catalogue.resolve(&name).ok_or_else(|| Failure::unknown_tool(&name))?;
-        let permit = self
-            .policy
-            .admit(route.server, Kind::Tool, &route.native)
-            // Everything that policy refuses today is hidden, and hidden is unknown.
-            .map_err(|_| Failure::unknown_tool(&name))?;
-        let server = &self.servers[route.server];
-        let native = &*route.native_json;
-        let way = Way { bridge: &self.bridge, seal: &self.seal, server, permit, call, native, caller, upward: &upward };
-        way.go().await
+        let way = way.ok_or_else(|| Failure::unknown(call, &name, caller.revision))?;
+        let server = Arc::clone(&self.servers[way.server]);
+        if call.method() == Method::Complete {
+            return Box::pin(self.complete(call, caller, upward, way, &server)).await;
+        }
+        let finish = |answer| {
+            let answer = self.localise(answer, call, caller, way.server, &catalogue);
+            if call.method() == Method::ResourcesRead {
+                return check_read(server.key(), answer, call, &name, caller);
+            }
+            check(server.key(), answer)
+        };
+        let Way { native, permit, .. } = &way;
+        let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
+        Exchange { bridge, seal, server: &server, permit, call, native, caller, upward, finish: &finish }.go().await
     }
 
-    /// A name may be called before its server has listed: it is waited for once (N-9), as long as a list waits.
-    async fn wait_for_owner(&self, name: &str) {
-        let deadline = Instant::now() + LIST_DEADLINE;
-        for server in self.lists.unsettled() {
-            if naming::may_own(&self.lists.places()[server].prefix, name) {
-                self.lists.settle_server(server, deadline).await;
+    /// Sends a request to its server and waits for the answer.
+    async fn send(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        upward: Arc<Upward>,
+        native: &[u8],
+        permit: Permit,
+        server: &Arc<Server>,
+    ) -> Result<Answer, Failure> {
+        server.ask(permit, call, native, None, caller, upward).await.map_err(|fault| {
+            tracing::debug!(server = %server.key(), method = call.method().as_str(), %fault, "failed");
+            Failure::of_server(server.key(), &fault)
+        })
+    }
+
+    /// Where a request goes; everything that policy refuses today is hidden, and hidden is unknown.
+    fn resolve(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<Way> {
+        let named = |kind| {
+            let route = catalogue.resolve(kind, name);
+            let route = if kind == Kind::Tool { route.or_else(|| catalogue.alias(name)) } else { route }?;
+            let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
+            let (native, mirror) = (route.native_json.clone(), route.mirror.clone());
+            Some(Way { server: route.server, native, mirror, permit })
+        };
+        match call.kind() {
+            Target::Tool => named(Kind::Tool),
+            Target::Prompt => named(Kind::Prompt),
+            Target::Uri => {
+                let template = (call.method() == Method::Complete).then(|| catalogue.resolve_template(name)).flatten();
+                let (route, kind) = match template {
+                    Some(route) => (route, Kind::Template),
+                    None => {
+                        let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
+                        (catalogue.resolve_uri(name, learned)?, Kind::Resource)
+                    }
+                };
+                let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
+                let mut native = Vec::with_capacity(route.native.len() + 2);
+                json::push_string(&mut native, &route.native);
+                Some(Way { server: route.server, native: native.into(), mirror: None, permit })
             }
+        }
+    }
+
+    /// An item may be asked for before its server has listed: it is waited for once (N-9), as long as a list waits.
+    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str) {
+        let deadline = Instant::now() + LIST_DEADLINE;
+        let kind = match call.kind() {
+            Target::Tool => Kind::Tool,
+            Target::Prompt => Kind::Prompt,
+            Target::Uri => Kind::Template,
+        };
+        let view = self.lists.view(caller.profile);
+        for server in self.lists.unsettled(kind) {
+            let may_own = kind == Kind::Template || naming::may_own(&self.lists.places()[server].prefix, name);
+            if may_own && view.shows(server) {
+                self.lists.settle_server(server, kind, deadline).await;
+                if kind == Kind::Template {
+                    self.lists.settle_server(server, Kind::Resource, deadline).await;
+                }
+            }
+        }
+    }
+
+    /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
+    /// does not tell of them.
+    pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
+        if self.lists.unsettled(Kind::Template).iter().any(|&server| self.lists.view(caller.profile).shows(server)) {
+            self.lists.settle(Kind::Template).await;
+            self.lists.settle(Kind::Resource).await;
+        }
+        let catalogue = self.lists.catalogue(caller.profile);
+        let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
+        let Some(route) = catalogue.resolve_uri(uri, learned) else { return Ok(None) };
+        let offered = self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe);
+        if !offered || self.policy.admit(route.server, Kind::Resource, &route.native).is_err() {
+            return Ok(None);
+        }
+        let server = &self.servers[route.server];
+        let held = self.subscriptions.subscribe(route.server, server, &route.native, uri, updates).await;
+        held.map_err(|fault| Failure::of_server(server.key(), &fault))
+    }
+
+    /// A completion: empty where the server has none, does not know, or is slow (CMP-3, CMP-4).
+    async fn complete(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        upward: Arc<Upward>,
+        way: Way,
+        server: &Arc<Server>,
+    ) -> Result<Outcome, Failure> {
+        let nothing = || Ok(Outcome::Own(r#""completion":{"values":[],"hasMore":false}"#.to_owned()));
+        if !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
+            return nothing();
+        }
+        let asking = self.send(call, caller, upward, &way.native, way.permit, server);
+        let Ok(answer) = timeout(COMPLETION, asking).await else { return nothing() };
+        let answer = answer?;
+        match &answer.reply.body {
+            Body::Error(error) if error.code == code::METHOD_NOT_FOUND => nothing(),
+            Body::Result(spans) => match first_values(spans.whole.of(&answer.reply.line)) {
+                Some(completion) => Ok(Outcome::Own(completion)),
+                None => check(server.key(), answer),
+            },
+            Body::Error(_) => check(server.key(), answer),
+        }
+    }
+
+    /// The URIs of a result as hosts see them; what it names is learned (RES-1, RES-2).
+    fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize, catalogue: &Catalogue) -> Answer {
+        let Body::Result(spans) = &answer.reply.body else { return answer };
+        if !catalogue.rewrites_uris(server) {
+            return answer;
+        }
+        let mut expose = |native: &str| {
+            self.learned.learn(&caller.principal, server, native);
+            match catalogue.expose_uri(server, native) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(exposed) => Some(exposed),
+            }
+        };
+        match uri::rewrite_result(spans.whole.of(&answer.reply.line), call.method(), &mut expose) {
+            None => answer,
+            Some(changed) => answer.with_result(&changed),
         }
     }
 }
 
+/// The raw members of a completion with no more values than a host takes; `None` when there are not more (CMP-2).
+fn first_values(result: &[u8]) -> Option<String> {
+    let completion = json::members(result).find(|entry| entry.is("completion"))?.value;
+    let values = json::members(completion).find(|entry| entry.is("values"))?.value;
+    if json::elements(values).nth(MAX_VALUES).is_none() {
+        return None;
+    }
+    let values: Vec<_> = json::elements(values).take(MAX_VALUES).map(String::from_utf8_lossy).collect();
+    Some(format!(r#""completion":{{"values":[{}],"hasMore":true}}"#, values.join(",")))
+}
+
 /// Whether an answer is one that a host may see.
-pub(super) fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
+fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
     match answer.reply.body {
         Body::Result(spans) => {
             let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));
@@ -72,7 +230,7 @@ pub(super) fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failu
                 None | Some(b"\"complete\"") => Ok(Outcome::Result(answer, spans)),
                 // The member means nothing before 2026-07-28.
                 Some(_) if answer.era == Era::Legacy => Ok(Outcome::Result(answer, spans)),
-                // Neither input nor tasks were offered to it (CAP-6, ENV-6).
+                // Tasks were not offered to it (CAP-6, ENV-6).
                 Some(kind) => {
                     let kind = shown(&kind[..kind.len().min(40)]);
                     Err(Failure::invalid_result(server, &format!("its resultType is {kind}")))
@@ -88,4 +246,23 @@ pub(super) fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failu
             _ => Ok(Outcome::Error(answer, error)),
         },
     }
+}
+
+/// The same for a read: that nothing is there is said in the words of the host's era (RES-3).
+fn check_read(
+    server: &ServerKey,
+    answer: Answer,
+    call: &Call,
+    exposed: &str,
+    caller: &Caller,
+) -> Result<Outcome, Failure> {
+    if let Body::Error(error) = answer.reply.body {
+        let names_uri =
+            error.data.is_some_and(|data| json::members(data.of(&answer.reply.line)).any(|entry| entry.is("uri")));
+        let missing = error.code == code::RESOURCE_NOT_FOUND || error.code == code::INVALID_PARAMS && names_uri;
+        if missing {
+            return Err(Failure::unknown(call, exposed, caller.revision));
+        }
+    }
+    check(server, answer)
 }

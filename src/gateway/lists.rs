@@ -1,9 +1,10 @@
 //! What the servers list, merged: kept up to date in the background, served without waiting for anyone who had
 //! his chance (LST-1, SUB-1).
 //!
-//! A change is seen by calls and lists at once, and told to hosts once it has settled, and only when what they
-//! see is different.
+//! One catalogue for each profile, of the same lists. A change is seen by calls and lists at once, and told to hosts
+//! once it has settled, and only when what they see is different.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,11 +14,11 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::catalog::{Catalogue, Contribution, Fingerprint, ToolsPart};
-use crate::downstream::{Event, Listed, Listing};
+use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
+use crate::downstream::{Event, Listed, Listing, Offers};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
-use crate::protocol::version::{Era, Revision};
+use crate::protocol::version::Era;
 
 /// How long hosts wait for servers that never listed, once (§9).
 pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
@@ -34,11 +35,16 @@ const MAX_TOLD: usize = 20;
 /// Longest instructions of one server, and of all (CAP-3).
 const MAX_INSTRUCTIONS: usize = 2 << 10;
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
+/// Catalogues that are kept for hosts in the middle of a list, and for how long (PAG-4).
+const MAX_KEPT: usize = 8;
+const KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// A server's place in naming.
 pub(super) struct Place {
     pub(super) key: ServerKey,
     pub(super) prefix: String,
+    /// It is reached by HTTP.
+    pub(super) http: bool,
 }
 
 /// The lists of all servers.
@@ -46,48 +52,86 @@ pub(super) struct Lists {
     places: Vec<Place>,
     policy: Arc<Policy>,
     budget: usize,
-    current: ArcSwap<Catalogue>,
-    /// `current` is behind `parts`.
-    stale: AtomicBool,
-    /// Held while a list is put in or the catalogue is built, never over an await.
+    /// By profile.
+    shows: Vec<Show>,
+    /// Held while a list is put in or a catalogue is built, never over an await.
     parts: Mutex<Vec<Part>>,
-    /// How many servers have had their chance to list.
-    settled: watch::Sender<usize>,
+    /// How many servers have had their chance to list a kind.
+    settled: watch::Sender<[usize; 4]>,
     /// When hosts stop waiting for the others.
     deadline: OnceLock<Instant>,
-    changes: watch::Sender<Fingerprint>,
+    /// Catalogues that a cursor still points into.
+    kept: Mutex<VecDeque<Kept>>,
+}
+
+/// What a profile shows.
+struct Show {
+    view: View,
+    current: ArcSwap<Catalogue>,
+    /// `current` is behind the parts.
+    stale: AtomicBool,
+    changes: watch::Sender<Seen>,
+}
+
+struct Kept {
+    since: Instant,
+    profile: usize,
+    catalogue: Arc<Catalogue>,
+}
+
+/// What hosts see, in short, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen([Fingerprint; 4]);
+
+impl Seen {
+    fn of(catalogue: &Catalogue) -> Self {
+        Self(Kind::ALL.map(|kind| catalogue.fingerprint_of(kind)))
+    }
+
+    /// Of one kind.
+    pub fn kind(&self, kind: Kind) -> Fingerprint {
+        self.0[kind.index()]
+    }
 }
 
 #[derive(Default)]
 struct Part {
-    tools: Option<Arc<ToolsPart>>,
-    until: Option<Instant>,
+    lists: [OneList; 4],
     instructions: Option<String>,
+    offers: Option<Offers>,
+}
+
+#[derive(Default)]
+struct OneList {
+    items: Option<Arc<catalog::Part>>,
+    until: Option<Instant>,
     settled: bool,
 }
 
-impl Part {
+impl OneList {
     /// Takes a list in; whether it is another than before.
     fn put(&mut self, key: &ServerKey, list: &Listed, era: Era) -> bool {
-        let tools = match ToolsPart::parse(&list.pages) {
-            Ok(tools) => tools,
+        let items = match catalog::Part::parse(list.kind, &list.pages) {
+            Ok(items) => items,
             Err(error) => {
                 tracing::warn!(server = %key, "its list is not taken: {error}");
                 return false;
             }
         };
         self.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
-        if self.tools.as_ref().is_some_and(|known| known.same_as(&tools)) {
+        if self.items.as_ref().is_some_and(|known| known.same_as(&items)) {
             return false;
         }
-        for dropped in tools.dropped().iter().take(MAX_TOLD) {
+        for dropped in items.dropped().iter().take(MAX_TOLD) {
             tracing::warn!(server = %key, "left out of its list: {dropped}");
         }
-        if let Some(more @ 1..) = tools.dropped().len().checked_sub(MAX_TOLD) {
+        if let Some(more @ 1..) = items.dropped().len().checked_sub(MAX_TOLD) {
             tracing::warn!(server = %key, more, "more were left out of its list");
         }
-        self.tools = Some(Arc::new(tools));
-        true
+        // Nothing from nothing is no change.
+        let changed = self.items.is_some() || !items.is_empty();
+        self.items = Some(Arc::new(items));
+        changed
     }
 }
 
@@ -105,21 +149,32 @@ pub struct ItemList {
     pub fingerprint: Fingerprint,
 }
 
+/// What came of an event.
+#[derive(Default)]
+struct Taken {
+    /// Lists may be others now.
+    changed: bool,
+    /// These resources of this server are.
+    updated: Option<(usize, BTreeSet<String>)>,
+}
+
 impl Lists {
-    pub(super) fn new(places: Vec<Place>, policy: Arc<Policy>, budget: usize) -> Self {
-        let empty = Catalogue::empty();
-        let changes = watch::Sender::new(empty.fingerprint());
+    pub(super) fn new(places: Vec<Place>, views: Vec<View>, policy: Arc<Policy>, budget: usize) -> Self {
         let parts = places.iter().map(|_| Part::default()).collect();
+        let show = |view| {
+            let empty = Catalogue::empty();
+            let changes = watch::Sender::new(Seen::of(&empty));
+            Show { view, current: ArcSwap::from_pointee(empty), stale: AtomicBool::new(false), changes }
+        };
         Self {
             places,
             policy,
             budget,
-            current: ArcSwap::from_pointee(empty),
-            stale: AtomicBool::new(false),
+            shows: views.into_iter().map(show).collect(),
             parts: Mutex::new(parts),
-            settled: watch::Sender::new(0),
+            settled: watch::Sender::new([0; 4]),
             deadline: OnceLock::new(),
-            changes,
+            kept: Mutex::default(),
         }
     }
 
@@ -127,8 +182,8 @@ impl Lists {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what servers list, until all of them are gone.
-    pub(super) async fn follow(&self, mut events: mpsc::Receiver<Event>) {
+    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources.
+    pub(super) async fn follow(&self, mut events: mpsc::Receiver<Event>, updated: impl Fn(usize, &BTreeSet<String>)) {
         // When to tell of what changed, and when at the latest.
         let mut tell: Option<(Instant, Instant)> = None;
         loop {
@@ -136,7 +191,11 @@ impl Lists {
             tokio::select! {
                 event = events.recv() => {
                     let Some(event) = event else { return };
-                    if self.take(event) {
+                    let taken = self.take(event);
+                    if let Some((server, resources)) = &taken.updated {
+                        updated(*server, resources);
+                    }
+                    if taken.changed {
                         let now = Instant::now();
                         let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
                         tell = Some((now + QUIET, latest));
@@ -144,119 +203,178 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
-                    let fingerprint = self.catalogue().fingerprint();
-                    self.changes.send_if_modified(|known| std::mem::replace(known, fingerprint) != fingerprint);
+                    for (profile, show) in self.shows.iter().enumerate() {
+                        let seen = Seen::of(&self.catalogue(profile));
+                        show.changes.send_if_modified(|known| std::mem::replace(known, seen) != seen);
+                    }
                 }
             }
         }
     }
 
-    /// Takes an event in; whether lists may be others now.
-    fn take(&self, event: Event) -> bool {
+    /// Takes an event in.
+    fn take(&self, event: Event) -> Taken {
         let key = &self.places[event.server].key;
+        let mut taken = Taken::default();
         let mut parts = self.parts();
         let part = &mut parts[event.server];
-        let changed = match event.listing {
-            Listing::Lists { lists, era, instructions, .. } => {
+        let kinds = match event.listing {
+            Listing::List { list, offers, era, instructions } => {
                 part.instructions = instructions;
-                let mut changed = false;
-                for list in lists.into_iter().filter(|list| list.kind == Kind::Tool) {
-                    changed |= part.put(key, &list, era);
-                }
-                changed
+                part.offers = Some(offers);
+                taken.changed = part.lists[list.kind.index()].put(key, &list, era);
+                vec![list.kind]
             }
-            // Nobody subscribed.
-            Listing::Updated(_) => return false,
+            Listing::Updated(resources) => {
+                taken.updated = Some((event.server, resources));
+                return taken;
+            }
             // The last good list stays.
-            Listing::Failed => false,
+            Listing::Failed(kinds) => kinds,
         };
-        part.settled = true;
-        let settled = parts.iter().filter(|part| part.settled).count();
-        if changed {
-            self.stale.store(true, Ordering::Release);
+        for kind in kinds {
+            part.lists[kind.index()].settled = true;
+        }
+        let settled = Kind::ALL.map(|kind| parts.iter().filter(|part| part.lists[kind.index()].settled).count());
+        if taken.changed {
+            self.shows.iter().for_each(|show| show.stale.store(true, Ordering::Release));
         }
         drop(parts);
         self.settled.send_replace(settled);
-        changed
+        taken
     }
 
-    /// Everything that is known now.
-    pub(super) fn catalogue(&self) -> Arc<Catalogue> {
-        if self.stale.load(Ordering::Acquire) {
+    /// Everything that this profile shows now.
+    pub(super) fn catalogue(&self, profile: usize) -> Arc<Catalogue> {
+        let show = &self.shows[profile];
+        if show.stale.load(Ordering::Acquire) {
             let parts = self.parts();
-            if self.stale.swap(false, Ordering::AcqRel) {
-                let contributions: Vec<_> = parts
+            if show.stale.swap(false, Ordering::AcqRel) {
+                let contribution = |(server, (part, place)): (usize, (&Part, &Place))| {
+                    if part.lists.iter().all(|list| list.items.is_none()) {
+                        return None;
+                    }
+                    let lists = Kind::ALL.map(|kind| part.lists[kind.index()].items.clone());
+                    Some((server, place.http, lists))
+                };
+                let known: Vec<_> = parts.iter().zip(&self.places).enumerate().filter_map(contribution).collect();
+                let contributions: Vec<_> = known
                     .iter()
-                    .zip(&self.places)
-                    .enumerate()
-                    .filter_map(|(server, (part, place))| {
-                        let tools = part.tools.as_ref()?;
-                        Some(Contribution { server, key: &place.key, prefix: &place.prefix, tools })
+                    .map(|(server, http, lists)| Contribution {
+                        server: *server,
+                        key: &self.places[*server].key,
+                        prefix: &self.places[*server].prefix,
+                        http: *http,
+                        parts: Kind::ALL.map(|kind| lists[kind.index()].as_ref()),
                     })
                     .collect();
-                self.current.store(Arc::new(Catalogue::build(&contributions, &self.policy, self.budget)));
+                let built = Catalogue::build(&contributions, &self.policy, self.budget, &show.view);
+                show.current.store(Arc::new(built));
             }
         }
-        self.current.load_full()
+        show.current.load_full()
     }
 
-    /// Waits until every server has listed or failed, but together with all other waits not past the deadline.
-    pub(super) async fn settle(&self) {
-        self.settle_until(*self.deadline.get_or_init(|| Instant::now() + LIST_DEADLINE)).await;
-    }
-
-    pub(super) async fn settle_until(&self, deadline: Instant) {
+    /// Waits until every server has listed this kind or failed, but together with all other waits not past the
+    /// deadline.
+    pub(super) async fn settle(&self, kind: Kind) {
+        let deadline = *self.deadline.get_or_init(|| Instant::now() + LIST_DEADLINE);
         let mut settled = self.settled.subscribe();
         // The sender lives as long as we do.
-        let _ = timeout_at(deadline, settled.wait_for(|&count| count == self.places.len())).await;
+        let _ = timeout_at(deadline, settled.wait_for(|count| count[kind.index()] == self.places.len())).await;
     }
 
-    /// Waits until a server has listed or failed, `deadline` at most.
-    pub(super) async fn settle_server(&self, server: usize, deadline: Instant) {
+    /// Waits until every server has listed everything or failed.
+    pub(super) async fn settle_until(&self, deadline: Instant) {
         let mut settled = self.settled.subscribe();
-        let _ = timeout_at(deadline, settled.wait_for(|_| self.parts()[server].settled)).await;
+        let all = |count: &[usize; 4]| count.iter().all(|&count| count == self.places.len());
+        let _ = timeout_at(deadline, settled.wait_for(all)).await;
     }
 
-    /// The servers that have not listed yet.
-    pub(super) fn unsettled(&self) -> Vec<usize> {
+    /// Waits until a server has listed this kind or failed, `deadline` at most.
+    pub(super) async fn settle_server(&self, server: usize, kind: Kind, deadline: Instant) {
+        let mut settled = self.settled.subscribe();
+        let has = |_: &[usize; 4]| self.parts()[server].lists[kind.index()].settled;
+        let _ = timeout_at(deadline, settled.wait_for(has)).await;
+    }
+
+    /// The servers that have not listed this kind yet.
+    pub(super) fn unsettled(&self, kind: Kind) -> Vec<usize> {
         let parts = self.parts();
-        (0..parts.len()).filter(|&server| !parts[server].settled).collect()
+        (0..parts.len()).filter(|&server| !parts[server].lists[kind.index()].settled).collect()
     }
 
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
+    pub(super) fn view(&self, profile: usize) -> &View {
+        &self.shows[profile].view
+    }
+
     /// Whether a list need not wait.
-    pub(super) fn is_settled(&self) -> bool {
-        *self.settled.borrow() == self.places.len()
+    pub(super) fn is_settled(&self, kind: Kind) -> bool {
+        self.settled.borrow()[kind.index()] == self.places.len()
             || self.deadline.get().is_some_and(|&deadline| deadline <= Instant::now())
     }
 
-    pub(super) fn tools_now(&self, revision: Revision) -> ItemList {
-        let catalogue = self.catalogue();
+    /// For how long a list holds (CCH-3).
+    pub(super) fn holds(&self, kind: Kind) -> Duration {
         let now = Instant::now();
         // A server that never listed may do so at any time: then nothing holds.
-        let until = self.parts().iter().map(|part| part.until).min().flatten();
-        let ttl = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
-        ItemList {
-            kind: Kind::Tool,
-            items: catalogue.tools(revision),
-            next: None,
-            ttl_ms: ttl.as_millis(),
-            fingerprint: catalogue.fingerprint(),
-        }
+        let until = self.parts().iter().map(|part| part.lists[kind.index()].until).min().flatten();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL)
     }
 
-    /// Tells of changes of what hosts see.
-    pub(super) fn changes(&self) -> watch::Receiver<Fingerprint> {
-        self.changes.subscribe()
+    /// Keeps a catalogue for a host that has a cursor into it.
+    pub(super) fn keep(&self, profile: usize, catalogue: &Arc<Catalogue>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = Instant::now();
+        kept.retain(|old| since.duration_since(old.since) < KEPT_FOR && !Arc::ptr_eq(&old.catalogue, catalogue));
+        if kept.len() == MAX_KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(Kept { since, profile, catalogue: Arc::clone(catalogue) });
+    }
+
+    /// The catalogue that showed this, when it is still there (PAG-4).
+    pub(super) fn recall(&self, profile: usize, kind: Kind, fingerprint: &[u8]) -> Option<Arc<Catalogue>> {
+        let current = self.catalogue(profile);
+        if current.fingerprint_of(kind).as_bytes() == fingerprint {
+            return Some(current);
+        }
+        let now = Instant::now();
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_profile =
+            kept.iter().filter(|old| old.profile == profile && now.duration_since(old.since) < KEPT_FOR);
+        let found = of_profile.find(|old| old.catalogue.fingerprint_of(kind).as_bytes() == fingerprint)?;
+        Some(Arc::clone(&found.catalogue))
+    }
+
+    /// Tells of changes of what a profile shows.
+    pub(super) fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
+        self.shows[profile].changes.subscribe()
+    }
+
+    /// What each server that a profile shows said that it offers; `None` for those that said nothing yet.
+    pub(super) fn offers(&self, profile: usize) -> Vec<Option<Offers>> {
+        let view = self.view(profile);
+        let parts = self.parts();
+        (0..parts.len()).filter(|&server| view.shows(server)).map(|server| parts[server].offers.clone()).collect()
+    }
+
+    /// What a server offers, when it has said so.
+    pub(super) fn offers_of(&self, server: usize) -> Option<Offers> {
+        self.parts()[server].offers.clone()
     }
 
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.
-    pub(super) fn instructions(&self, own: Option<&str>) -> String {
+    pub(super) fn instructions(&self, profile: usize, own: Option<&str>) -> String {
+        let view = self.view(profile);
         let mut text = own.unwrap_or_default().trim_end().to_owned();
-        for (part, place) in self.parts().iter().zip(&self.places) {
+        for (_, (part, place)) in
+            self.parts().iter().zip(&self.places).enumerate().filter(|(server, _)| view.shows(*server))
+        {
             let Some(theirs) = part.instructions.as_deref().map(str::trim).filter(|theirs| !theirs.is_empty()) else {
                 continue;
             };

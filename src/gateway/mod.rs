@@ -6,7 +6,9 @@
 mod bridge;
 mod fault;
 mod invoke;
+mod learned;
 mod lists;
+mod pages;
 mod seal;
 mod subscriptions;
 
@@ -16,20 +18,23 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
-pub use crate::downstream::{Connect, EraMemory, Link, Pace, Processes, State};
+pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, State};
 pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
-pub use lists::{ItemList, LIST_DEADLINE};
+pub use lists::{ItemList, LIST_DEADLINE, Seen};
+pub use subscriptions::{Held, Updates};
 
-use crate::caller::Caller;
-use crate::config::settings::{ServerSettings, Settings};
+use crate::catalog::View;
+use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::Server;
-use crate::ident::Kind;
+use crate::ident::ServerKey;
 use crate::policy::{Policy, RulesError};
 use bridge::Bridge;
+use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
+use subscriptions::Subscriptions;
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
@@ -42,6 +47,8 @@ pub struct Gateway {
     instructions: Option<String>,
     seal: Seal,
     bridge: Bridge,
+    learned: Learned,
+    subscriptions: Arc<Subscriptions>,
 }
 
 impl Gateway {
@@ -53,9 +60,18 @@ impl Gateway {
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, Vec<RulesError>> {
         let policy = Arc::new(Policy::compile(&settings)?);
-        let place = |server: &ServerSettings| Place { key: server.key.clone(), prefix: server.prefix.clone() };
+        let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
+        let views = settings.profiles.iter().map(|profile| View::compile(profile, &keys));
+        let views = views.collect::<Result<Vec<_>, _>>()?;
+        let place = |server: &ServerSettings| Place {
+            key: server.key.clone(),
+            prefix: server.prefix.clone(),
+            http: matches!(server.reach, Ok(Reach::Remote(_))),
+        };
         let places = settings.servers.iter().map(place).collect();
-        let lists = Arc::new(Lists::new(places, Arc::clone(&policy), settings.gateway.name_budget));
+        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), settings.gateway.name_budget));
+        let seal = Seal::new(&settings.gateway);
+        let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
         let servers = settings
             .servers
@@ -63,11 +79,14 @@ impl Gateway {
             .enumerate()
             .map(|(n, server)| Server::run(n, server, Arc::clone(&connect), memory.clone(), events.clone(), tasks))
             .collect();
-        let following = Arc::clone(&lists);
-        tasks.spawn(async move { following.follow(told).await });
-        let seal = Seal::new(&settings.gateway);
-        let bridge = Bridge::new(tasks);
-        Ok(Arc::new(Self { servers, lists, policy, instructions: settings.gateway.instructions, seal, bridge }))
+        let (following, telling) = (Arc::clone(&lists), Arc::clone(&subscriptions));
+        tasks.spawn(async move {
+            let expose = |server, native: &str| following.catalogue(0).expose_uri(server, native).into();
+            following.follow(told, |server, natives| telling.updated(server, natives, |uri| expose(server, uri))).await;
+        });
+        let instructions = settings.gateway.instructions;
+        let (bridge, learned) = (Bridge::new(tasks), Learned::default());
+        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -75,30 +94,9 @@ impl Gateway {
         &self.servers
     }
 
-    /// Everything that is known now.
-    pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.lists.catalogue()
-    }
-
-    /// A list for this host, when every server had its chance to list (LST-1); from the cursor on, a raw string.
-    pub async fn list(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
-        self.lists.settle().await;
-        self.list_of(kind, caller, cursor)
-    }
-
-    /// The same at once, when there is nothing to wait for.
-    pub fn list_now(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Option<Result<ItemList, Failure>> {
-        self.lists.is_settled().then(|| self.list_of(kind, caller, cursor))
-    }
-
-    fn list_of(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
-        match (kind, cursor) {
-            (_, Some(_)) => Err(Failure::bad_cursor()),
-            (Kind::Tool, None) => Ok(self.lists.tools_now(caller.revision)),
-            (Kind::Prompt | Kind::Resource | Kind::Template, None) => {
-                Err(Failure::unknown_method("lists of this kind"))
-            }
-        }
+    /// Everything that a profile shows now.
+    pub fn catalogue(&self, profile: usize) -> Arc<Catalogue> {
+        self.lists.catalogue(profile)
     }
 
     /// Waits until every server has listed or failed, without the hosts' deadline but with each server's own.
@@ -108,14 +106,30 @@ impl Gateway {
         self.lists.settle_until(deadline).await;
     }
 
-    /// Tells of changes of what hosts see.
-    pub fn changes(&self) -> watch::Receiver<Fingerprint> {
-        self.lists.changes()
+    /// Tells of changes of what a profile shows.
+    pub fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
+        self.lists.changes(profile)
     }
 
     /// What is known now of the instructions for the model.
-    pub fn instructions(&self) -> String {
-        self.lists.instructions(self.instructions.as_deref())
+    pub fn instructions(&self, profile: usize) -> String {
+        self.lists.instructions(profile, self.instructions.as_deref())
+    }
+
+    /// What is offered to hosts of a profile: what any of its servers offers. A server that has not said yet may offer
+    /// anything, as hosts take the answer for good (§9.1); so nothing is waited for (CON-8).
+    pub fn offers(&self, profile: usize) -> Offers {
+        let mut all = Offers { tools: Some(true), ..Offers::default() };
+        for offers in self.lists.offers(profile) {
+            let offers = offers.unwrap_or_else(Offers::everything);
+            all.prompts = all.prompts.or(offers.prompts.map(|_| true));
+            all.resources = all.resources.or(offers.resources.map(|_| true));
+            all.subscribe |= offers.subscribe;
+            all.completions |= offers.completions && offers.has_references();
+            all.logging |= offers.logging;
+            all.ui = all.ui.or(offers.ui);
+        }
+        all
     }
 
     /// Stops all servers at this pace; their tasks end.

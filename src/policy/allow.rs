@@ -26,6 +26,11 @@ pub struct RulesError {
 
 impl RulesError {
     /// The same fault with its full key.
+    pub(super) fn of_profile(self, profile: &str) -> Self {
+        Self { key: format!("profiles.{profile}.tools.{}", self.key), ..self }
+    }
+
+    /// The same fault with its full key.
     pub(super) fn within(self, server: &ServerKey, kind: Kind) -> Self {
         Self { key: format!("servers.{server}.{kind}s.{}", self.key), ..self }
     }
@@ -48,6 +53,11 @@ impl ItemRules {
         let allow = filter.allow.as_deref().map(|texts| compile("allow", texts));
         let deny = compile("deny", &filter.deny);
         if faults.is_empty() { Ok(Self { allow, deny }) } else { Err(faults) }
+    }
+
+    /// Whether they show everything.
+    pub fn is_open(&self) -> bool {
+        self.allow.is_none() && self.deny.is_empty()
     }
 
     /// Whether an item of this native name is visible: deny wins; without an allow list everything else is,

@@ -3,15 +3,17 @@
 //! Pure: knows no connection, no session, no clock and no message. Both questions go through [`Policy`], so
 //! that list and call cannot disagree (INV-8, D095), and the answer lives in no session or connection, so
 //! that a restart, a renewal or an early call meets the same rule (D097). `catalog` asks when it is built,
-//! `gateway` for each call.
+//! `gateway` for each call. What one endpoint shows of all that is a [`View`].
 
 mod allow;
 pub mod verdict;
+mod view;
 
 pub use allow::{ItemRules, RulesError};
 pub use verdict::{Permit, Reason, Refusal};
+pub use view::View;
 
-use crate::config::settings::Settings;
+use crate::config::settings::{ServerSettings, Settings};
 use crate::ident::Kind;
 
 /// The rules of one server, by kind.
@@ -19,15 +21,40 @@ use crate::ident::Kind;
 pub struct ServerRules {
     /// Which tools are visible.
     pub tools: ItemRules,
+    /// Which prompts are.
+    pub prompts: ItemRules,
+    /// Which resources are, by native URI.
+    pub resources: ItemRules,
+    /// Which resource templates are, by native template.
+    pub templates: ItemRules,
 }
 
 impl ServerRules {
-    fn of(&self, kind: Kind) -> Option<&ItemRules> {
+    fn of(&self, kind: Kind) -> &ItemRules {
         match kind {
-            Kind::Tool => Some(&self.tools),
-            // Nothing of these kinds is served yet, so nothing of them is allowed.
-            Kind::Prompt | Kind::Resource | Kind::Template => None,
+            Kind::Tool => &self.tools,
+            Kind::Prompt => &self.prompts,
+            Kind::Resource => &self.resources,
+            Kind::Template => &self.templates,
         }
+    }
+
+    /// Compiles the rules of one server; all faults at once.
+    fn compile(server: &ServerSettings) -> Result<Self, Vec<RulesError>> {
+        let mut faults = Vec::new();
+        let mut compile = |kind, filter| {
+            ItemRules::compile(filter).unwrap_or_else(|found| {
+                faults.extend(found.into_iter().map(|fault| fault.within(&server.key, kind)));
+                ItemRules::default()
+            })
+        };
+        let rules = Self {
+            tools: compile(Kind::Tool, &server.tools),
+            prompts: compile(Kind::Prompt, &server.prompts),
+            resources: compile(Kind::Resource, &server.resources),
+            templates: compile(Kind::Template, &server.templates),
+        };
+        if faults.is_empty() { Ok(rules) } else { Err(faults) }
     }
 }
 
@@ -48,9 +75,9 @@ impl Policy {
         let mut servers = Vec::with_capacity(settings.servers.len());
         let mut faults = Vec::new();
         for server in &settings.servers {
-            match ItemRules::compile(&server.tools) {
-                Ok(tools) => servers.push(ServerRules { tools }),
-                Err(found) => faults.extend(found.into_iter().map(|fault| fault.within(&server.key, Kind::Tool))),
+            match ServerRules::compile(server) {
+                Ok(rules) => servers.push(rules),
+                Err(found) => faults.extend(found),
             }
         }
         if faults.is_empty() { Ok(Self::new(servers)) } else { Err(faults) }
@@ -58,7 +85,7 @@ impl Policy {
 
     /// Whether this item is visible at all. An unknown server has no visible items.
     pub fn exposes(&self, server: usize, kind: Kind, native: &str) -> Result<(), Refusal> {
-        match self.servers.get(server).and_then(|rules| rules.of(kind)) {
+        match self.servers.get(server).map(|rules| rules.of(kind)) {
             Some(rules) if rules.exposes(native) => Ok(()),
             _ => Err(Refusal::hidden(Reason::NotAllowed)),
         }
@@ -74,12 +101,13 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::ItemFilter;
+    use crate::config::settings::{ItemFilter, ServerFault};
+    use crate::ident::ServerKey;
     use proptest::prelude::*;
 
     fn policy(allow: Option<Vec<String>>, deny: Vec<String>) -> Policy {
         let tools = ItemRules::compile(&ItemFilter { allow, deny }).unwrap();
-        Policy::new(vec![ServerRules { tools }])
+        Policy::new(vec![ServerRules { tools, ..ServerRules::default() }])
     }
 
     #[test]
@@ -91,10 +119,33 @@ mod tests {
     #[test]
     fn what_no_rule_knows_is_refused_as_hidden() {
         let open = policy(None, vec![]);
-        for refusal in [open.admit(1, Kind::Tool, "read").unwrap_err(), open.admit(0, Kind::Prompt, "x").unwrap_err()] {
-            assert_eq!(refusal.reason(), Reason::NotAllowed);
-            assert!(refusal.is_hidden());
+        let refusal = open.admit(1, Kind::Tool, "read").unwrap_err();
+        assert_eq!(refusal.reason(), Reason::NotAllowed);
+        assert!(refusal.is_hidden());
+    }
+
+    #[test]
+    fn each_kind_has_rules_of_its_own() {
+        let mut server = ServerSettings::new(
+            ServerKey::new("s").unwrap(),
+            Err(ServerFault { key: String::new(), message: String::new() }),
+        );
+        let deny = |text: &str| ItemFilter { allow: None, deny: vec![text.to_owned()] };
+        server.tools = deny("t*");
+        server.prompts = deny("p*");
+        server.resources = deny("file:///secret/*");
+        server.templates = deny("db://{x}");
+        let policy = Policy::new(vec![ServerRules::compile(&server).unwrap()]);
+        let hidden = ["t1", "p1", "file:///secret/a", "db://{x}"];
+        for (kind, own) in Kind::ALL.into_iter().zip(hidden) {
+            for native in hidden {
+                assert_eq!(policy.exposes(0, kind, native).is_err(), native == own, "{kind} {native}");
+            }
         }
+        server.resources = deny("[");
+        server.prompts = deny("[");
+        let keys: Vec<_> = ServerRules::compile(&server).unwrap_err().into_iter().map(|fault| fault.key).collect();
+        assert_eq!(keys, ["servers.s.prompts.deny", "servers.s.resources.deny"]);
     }
 
     proptest! {

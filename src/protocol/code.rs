@@ -10,6 +10,8 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// A failure on our side of the host, see `data.reason`.
 pub const INTERNAL_ERROR: i64 = -32603;
+/// No such resource (legacy); never said to a modern host (RES-3).
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// A header that differs from the body.
 pub const HEADER_MISMATCH: i64 = -32020;
 /// The request needs a capability that it did not declare.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::json::{Index, Span};
-use super::message::{Duplicate, Field, Part, pick, pick_fields};
+use super::message::{Duplicate, Field, Message, Part, pick, pick_fields};
 
 /// The answer to a request, as the server sent it.
 #[derive(Clone, Debug)]
@@ -13,6 +13,19 @@ pub struct Reply {
     pub line: Bytes,
     /// What it holds.
     pub body: Body,
+}
+
+impl Reply {
+    /// Reads a whole answer; `None` when it is none.
+    pub fn read(line: Bytes) -> Option<Self> {
+        let mut index = Index::new();
+        let body = match Message::read(&line, &mut index).ok()? {
+            Message::Result { result, .. } => Body::result(&line, &index, result).ok()?,
+            Message::Error { error, .. } => Body::error(&line, &index, error).ok()?,
+            Message::Request { .. } | Message::Notification { .. } => return None,
+        };
+        Some(Self { line, body })
+    }
 }
 
 /// What an answer holds.

@@ -72,6 +72,50 @@ pub(super) fn result(line: &[u8], spans: &ResultSpans, revision: Revision) -> Ve
     out
 }
 
+/// The content of a prompt's message, raw.
+fn message_content(message: &[u8]) -> Option<&[u8]> {
+    json::members(message).find(|entry| entry.is("content")).map(|entry| entry.value)
+}
+
+fn messages<'a>(line: &'a [u8], spans: &ResultSpans) -> Option<&'a [u8]> {
+    json::members(spans.whole.of(line)).find(|entry| entry.is("messages")).map(|entry| entry.value)
+}
+
+/// Whether a filled-in prompt must be changed for hosts of this revision.
+pub(super) fn prompt_is_needed(line: &[u8], spans: &ResultSpans, revision: Revision) -> bool {
+    revision < Revision::V2025_06_18
+        && messages(line, spans).is_some_and(|messages| {
+            json::elements(messages).any(|m| message_content(m).is_some_and(|c| block(c, revision).is_some()))
+        })
+}
+
+/// The whole result object of a prompt, changed. Its host is a legacy one, so modern members go too (ENV-5).
+pub(super) fn prompt(line: &[u8], spans: &ResultSpans, revision: Revision) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for entry in json::members(spans.whole.of(line)) {
+        if entry.is("messages") {
+            let mut all = vec![b'['];
+            for message in json::elements(entry.value) {
+                all.push(b'{');
+                for inner in json::members(message) {
+                    let changed = if inner.is("content") { block(inner.value, revision) } else { None };
+                    member(&mut all, inner.key, changed.as_deref().unwrap_or(inner.value));
+                }
+                all.pop();
+                all.extend_from_slice(b"},");
+            }
+            all.pop();
+            all.push(b']');
+            member(&mut out, entry.key, &all);
+        } else if !["resultType", "ttlMs", "cacheScope"].iter().any(|gone| entry.is(gone)) {
+            member(&mut out, entry.key, entry.value);
+        }
+    }
+    out.pop();
+    out.push(b'}');
+    out
+}
+
 fn member(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.push(b'"');
     out.extend_from_slice(key);

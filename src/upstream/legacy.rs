@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::protocol::capability::Capabilities;
+use crate::gateway::Offers;
+use crate::ident::Kind;
+use crate::protocol::capability::{Capabilities, UI};
 use crate::protocol::json;
 use crate::protocol::meta::IMPLEMENTATION;
 use crate::protocol::version::{Era, Revision};
@@ -27,23 +29,72 @@ pub(super) fn capabilities(params: &[u8]) -> Capabilities {
     declared.map(|declared| Capabilities::read(declared.value)).unwrap_or_default()
 }
 
-/// The members of our answer to `initialize`.
-pub(super) fn initialize_result(revision: Revision, instructions: &str) -> String {
-    let mut text = format!(
-        r#""protocolVersion":"{}","capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{IMPLEMENTATION}"#,
-        revision.as_str()
-    );
+/// The members of our answer to `initialize`. Apps are offered to a host that shows them itself (§9.1).
+pub(super) fn initialize_result(
+    revision: Revision,
+    offers: &Offers,
+    capabilities: &Capabilities,
+    instructions: &str,
+) -> String {
+    let mut text = format!(r#""protocolVersion":"{}","capabilities":"#, revision.as_str());
+    push_offers(&mut text, offers, revision, capabilities.ui.is_some());
+    text.push_str(",\"serverInfo\":");
+    text.push_str(IMPLEMENTATION);
     push_instructions(&mut text, instructions);
     text
+}
+
+/// Appends what is offered, in the words of a revision (§9.1, CAP-5).
+pub(super) fn push_offers(text: &mut String, offers: &Offers, revision: Revision, ui: bool) {
+    let mut members = Vec::new();
+    if offers.tools.is_some() {
+        members.push(r#""tools":{"listChanged":true}"#.to_owned());
+    }
+    if offers.prompts.is_some() {
+        members.push(r#""prompts":{"listChanged":true}"#.to_owned());
+    }
+    if offers.resources.is_some() {
+        let subscribe = if offers.subscribe { r#""subscribe":true,"# } else { "" };
+        members.push(format!(r#""resources":{{{subscribe}"listChanged":true}}"#));
+    }
+    if offers.completions && revision > Revision::V2024_11_05 {
+        members.push(r#""completions":{}"#.to_owned());
+    }
+    if offers.logging {
+        members.push(r#""logging":{}"#.to_owned());
+    }
+    if let Some(settings) = offers.ui.as_ref().filter(|_| ui) {
+        members.push(format!(r#""extensions":{{"{UI}":{}}}"#, String::from_utf8_lossy(settings)));
+    }
+    text.push('{');
+    text.push_str(&members.join(","));
+    text.push('}');
+}
+
+/// Tells that a list of this kind changed.
+pub(super) fn list_changed(kind: Kind) -> Vec<u8> {
+    let method = super::modern::list_changed(kind);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}"}}"#).into_bytes()
+}
+
+/// Tells that a resource changed, in the host's spelling.
+pub(super) fn updated(uri: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{}}}}}"#, quoted(uri))
+        .into_bytes()
+}
+
+/// A text as a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = Vec::new();
+    json::push_string(&mut quoted, text);
+    String::from_utf8_lossy(&quoted).into_owned()
 }
 
 /// Appends the member `instructions`, when there are any.
 pub(super) fn push_instructions(text: &mut String, instructions: &str) {
     if !instructions.is_empty() {
-        let mut quoted = Vec::new();
-        json::push_string(&mut quoted, instructions);
         text.push_str(",\"instructions\":");
-        text.push_str(&String::from_utf8_lossy(&quoted));
+        text.push_str(&quoted(instructions));
     }
 }
 

@@ -1,10 +1,13 @@
 //! The modern era on the host's side: what a request must carry, discovery, listen streams.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
-use super::legacy::push_instructions;
+use super::legacy::{push_instructions, push_offers, quoted};
 use crate::caller::Caller;
-use crate::gateway::Failure;
+use crate::gateway::{Failure, Offers};
+use crate::ident::Kind;
 use crate::protocol::json;
 use crate::protocol::level::LogLevel;
 use crate::protocol::meta::{CLIENT_CAPABILITIES, RequestMeta, SUBSCRIPTION_ID};
@@ -32,12 +35,11 @@ pub(super) fn caller(base: Caller, meta: &RequestMeta<'_>, revision: Revision) -
 
 /// The members of our answer to `server/discover` (VER-10, CAP-4). Instructions come and go with their servers,
 /// so it holds for a minute.
-pub(super) fn discover_result(instructions: &str) -> String {
+pub(super) fn discover_result(offers: &Offers, instructions: &str) -> String {
     let versions: Vec<_> = Revision::ALL.iter().map(|revision| format!("\"{}\"", revision.as_str())).collect();
-    let mut text = format!(
-        r#""supportedVersions":[{}],"capabilities":{{"tools":{{"listChanged":true}}}},"ttlMs":60000,"cacheScope":"private""#,
-        versions.join(",")
-    );
+    let mut text = format!(r#""supportedVersions":[{}],"capabilities":"#, versions.join(","));
+    push_offers(&mut text, offers, Revision::LATEST_MODERN, true);
+    text.push_str(r#","ttlMs":60000,"cacheScope":"private""#);
     push_instructions(&mut text, instructions);
     text
 }
@@ -46,9 +48,14 @@ pub(super) fn discover_result(instructions: &str) -> String {
 pub(super) struct Listen {
     /// The host's id, raw: the name of the stream (SUB-4).
     pub(super) id: Bytes,
-    /// Whether it asked for changes of tools.
-    pub(super) tools: bool,
+    /// The kinds whose lists it asked for; templates come with resources.
+    kinds: Vec<Kind>,
+    /// The resources it asked for, in its own spelling.
+    pub(super) resources: Vec<String>,
 }
+
+/// Resources of one stream, at most (OBS-3).
+const MAX_RESOURCES: usize = 1024;
 
 impl Listen {
     /// Reads the raw params of `subscriptions/listen`; what is not served is left out of the answer (SUB-5).
@@ -57,8 +64,33 @@ impl Listen {
             .find(|entry| entry.is("notifications"))
             .filter(|entry| entry.value.starts_with(b"{"))
             .ok_or_else(|| Failure::bad_params("params.notifications must be an object"))?;
-        let tools = json::members(filter.value).any(|entry| entry.is("toolsListChanged") && entry.value == b"true");
-        Ok(Self { id, tools })
+        let mut listen = Self { id, kinds: Vec::new(), resources: Vec::new() };
+        for entry in json::members(filter.value) {
+            let kind = KINDS.iter().find(|(_, _, word)| entry.is(word)).map(|(kind, ..)| *kind);
+            if let Some(kind) = kind.filter(|kind| entry.value == b"true" && !listen.kinds.contains(kind)) {
+                listen.kinds.push(kind);
+            } else if entry.is("resourceSubscriptions") && entry.value.starts_with(b"[") {
+                let uris = json::elements(entry.value).filter_map(json::text_of).map(Cow::into_owned);
+                listen.resources.extend(uris.take(MAX_RESOURCES + 1));
+                listen.resources.sort();
+                listen.resources.dedup();
+            }
+        }
+        if listen.resources.len() > MAX_RESOURCES {
+            return Err(Failure::limit("Too many resources for one listen stream"));
+        }
+        Ok(listen)
+    }
+
+    /// Leaves out the kinds that are not offered.
+    pub(super) fn honour(&mut self, offers: &Offers) {
+        self.kinds.retain(|&kind| offers.of(kind) == Some(true));
+    }
+
+    /// Whether it is about the lists of this kind.
+    pub(super) fn wants(&self, kind: Kind) -> bool {
+        let kind = if kind == Kind::Template { Kind::Resource } else { kind };
+        self.kinds.contains(&kind)
     }
 
     fn tagged(&self, method: &str, params: &str) -> Vec<u8> {
@@ -71,18 +103,29 @@ impl Listen {
         out
     }
 
-    /// The first message of the stream: what is honoured (SUB-3).
-    pub(super) fn acknowledged(&self) -> Vec<u8> {
-        let honoured = if self.tools { "\"toolsListChanged\":true" } else { "" };
-        self.tagged("subscriptions/acknowledged", &format!("\"notifications\":{{{honoured}}},"))
+    /// The first message of the stream: what is honoured, of single resources those given here (SUB-3).
+    pub(super) fn acknowledged(&self, resources: &[String]) -> Vec<u8> {
+        let kinds = KINDS.iter().filter(|(kind, ..)| self.kinds.contains(kind));
+        let mut honoured: Vec<_> = kinds.map(|(_, _, word)| format!("\"{word}\":true")).collect();
+        if !resources.is_empty() {
+            let uris: Vec<_> = resources.iter().map(|uri| quoted(uri)).collect();
+            honoured.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+        }
+        let filter = format!("\"notifications\":{{{}}},", honoured.join(","));
+        self.tagged("subscriptions/acknowledged", &filter)
     }
 
-    /// Tells that tools changed.
-    pub(super) fn tools_changed(&self) -> Vec<u8> {
-        self.tagged("tools/list_changed", "")
+    /// Tells that the list of a kind changed.
+    pub(super) fn changed(&self, kind: Kind) -> Vec<u8> {
+        self.tagged(list_changed(kind), "")
     }
 
-    /// The members of the result that ends it (SUB-12).
+    /// Tells that a resource changed, in the host's spelling.
+    pub(super) fn updated(&self, uri: &str) -> Vec<u8> {
+        self.tagged("resources/updated", &format!("\"uri\":{},", quoted(uri)))
+    }
+
+    /// The result that ends it (SUB-12).
     pub(super) fn ended(&self) -> Vec<u8> {
         let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
         out.extend_from_slice(&self.id);
@@ -92,6 +135,22 @@ impl Listen {
         out.extend_from_slice(&self.id);
         out.extend_from_slice(b"}}}");
         out
+    }
+}
+
+/// The kinds that have lists of their own, the method that tells of their changes and the member that asks for it.
+const KINDS: [(Kind, &str, &str); 3] = [
+    (Kind::Tool, "tools/list_changed", "toolsListChanged"),
+    (Kind::Prompt, "prompts/list_changed", "promptsListChanged"),
+    (Kind::Resource, "resources/list_changed", "resourcesListChanged"),
+];
+
+/// What tells that lists of this kind changed, after `notifications/`.
+pub(super) fn list_changed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tool => KINDS[0].1,
+        Kind::Prompt => KINDS[1].1,
+        Kind::Resource | Kind::Template => KINDS[2].1,
     }
 }
 
@@ -118,15 +177,17 @@ mod tests {
 
     #[test]
     fn sub3_sub4_a_stream_is_named_by_the_raw_id_of_its_request() {
-        let listen = Listen::read(
+        let mut listen = Listen::read(
             Bytes::from_static(b"\"L-1\""),
-            br#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}"#,
+            br#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}"#,
         )
         .unwrap();
+        listen.honour(&Offers { tools: Some(true), ..Offers::default() });
         assert_eq!(
-            String::from_utf8(listen.acknowledged()).unwrap(),
-            r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":"L-1"}}}"#
+            String::from_utf8(listen.acknowledged(&["x:2".to_owned()])).unwrap(),
+            r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:2"]},"_meta":{"io.modelcontextprotocol/subscriptionId":"L-1"}}}"#
         );
+        assert!(listen.wants(Kind::Tool) && !listen.wants(Kind::Prompt) && !listen.wants(Kind::Template));
         assert!(Listen::read(Bytes::new(), b"{}").is_err());
     }
 }

@@ -3,24 +3,29 @@
 //! Cheap things are answered where they are read; a call runs as a task of its own, so that nothing waits for it
 //! (D059). Policy is asked in the gateway; this is only about words.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use foldhash::fast::RandomState;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
 use super::modern::{self, Listen};
-use super::work::{Done, Work};
+use super::work::{Done, Work, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway};
+use crate::gateway::{Failure, Fingerprint, Gateway, Held, Seen, Updates};
 use crate::ident::Kind;
+use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
+use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
 use crate::protocol::meta::RequestMeta;
 use crate::protocol::method::Method;
@@ -36,6 +41,10 @@ pub(super) const MAX_BYTES: usize = 64 << 20;
 const MAX_BATCH: usize = 128;
 /// Listen streams of one host, at most (SUB-13).
 const MAX_LISTENS: usize = 16;
+/// How long it may take to find out which resources are told of, before the stream is acknowledged (SUB-5).
+const ACK: Duration = Duration::from_secs(2);
+/// The profile that a stdio front shows.
+pub(super) const PROFILE: usize = 0;
 
 /// A host.
 pub(super) struct Session {
@@ -49,6 +58,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// What servers asked it.
     asked: Arc<Asked>,
+    /// It has left: nothing is told any more.
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
@@ -59,9 +70,28 @@ struct State {
     capabilities: Capabilities,
     /// The host has taken our answer to it (VER-8).
     initialized: bool,
-    listens: Vec<Listen>,
-    /// The list that it got last.
-    listed: Option<Fingerprint>,
+    /// The least grave log messages that the host wants (LOG-2).
+    log_level: Option<LogLevel>,
+    listens: Vec<Stream>,
+    /// The resources that the host of the session subscribed to, by its own spelling.
+    subscribed: HashMap<String, Held>,
+    /// What is told of them; made with the first.
+    updates: Option<Arc<Updates>>,
+    /// The lists that it got last, by kind.
+    listed: [Option<Fingerprint>; 4],
+}
+
+/// A listen stream that is open.
+struct Stream {
+    listen: Arc<Listen>,
+    /// Ends what tells of single resources on it.
+    closed: CancellationToken,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
 }
 
 /// A place among the running requests; given back when dropped.
@@ -92,6 +122,7 @@ impl Session {
             freed: tokio::sync::Notify::new(),
             state: Mutex::default(),
             asked: Arc::default(),
+            closed: CancellationToken::new(),
         })
     }
 
@@ -231,13 +262,15 @@ impl Session {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
                     Some(Method::Discover) => {
-                        let members = modern::discover_result(&self.gateway.instructions());
+                        let offers = self.gateway.offers(PROFILE);
+                        let members = modern::discover_result(&offers, &self.gateway.instructions(PROFILE));
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
                     Some(Method::Listen) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
-                        attempt!(self.listen(&reply, params));
+                        let caller = attempt!(modern::caller(Caller::stdio(revision), &meta, revision));
+                        attempt!(self.listen(&reply, params, &caller));
                         return Ok(());
                     }
                     _ => revision,
@@ -253,11 +286,13 @@ impl Session {
                             legacy::agree(params)
                                 .ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))
                         );
+                        let capabilities = legacy::capabilities(params);
+                        let (offers, instructions) = (self.gateway.offers(PROFILE), self.gateway.instructions(PROFILE));
+                        let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
                         let mut state = self.state();
                         state.legacy = Some(revision);
-                        state.capabilities = legacy::capabilities(params);
+                        state.capabilities = capabilities;
                         drop(state);
-                        let members = legacy::initialize_result(revision, &self.gateway.instructions());
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -272,6 +307,9 @@ impl Session {
             }
         };
         let Some(known) = known else { return Err((reply, unknown())) };
+        if meta.is_none() && matches!(known, Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {
+            return self.session_request(known, line, index, params, revision, reply);
+        }
         // Known to no era, or not as a request of this one.
         let work = attempt!(attempt!(Work::read(known, line, index, params)).ok_or_else(unknown));
         let caller = match meta {
@@ -303,29 +341,143 @@ impl Session {
             let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
             upward.give_up(reason.as_deref().unwrap_or(""));
         }
-        self.state().listens.retain(|listen| listen.id != id);
+        self.state().listens.retain(|stream| stream.listen.id != id);
     }
 
     fn listens(&self, id: &Bytes) -> bool {
-        self.state().listens.iter().any(|listen| listen.id == *id)
+        self.state().listens.iter().any(|stream| stream.listen.id == *id)
+    }
+
+    /// Requests that are about the legacy session itself.
+    fn session_request(
+        self: &Arc<Self>,
+        method: Method,
+        line: &Bytes,
+        index: &Index,
+        params: Option<Part>,
+        revision: Revision,
+        reply: ReplyTo,
+    ) -> Result<(), (ReplyTo, Failure)> {
+        if method == Method::SetLevel {
+            let level = params.and_then(|params| {
+                let ([level], _) = pick(line, index, params, ["level"]).ok()?;
+                LogLevel::parse(level?.of(line))
+            });
+            let Some(level) = level else { return Err((reply, Failure::bad_params("an unknown log level"))) };
+            self.state().log_level = Some(level);
+            reply.send(|out, id| write::result(out, id, revision, ""));
+            return Ok(());
+        }
+        let uri = match Call::read(method, line, index, params) {
+            Ok(call) => json::text_of(call.target()).unwrap_or_default().into_owned(),
+            Err(why) => return Err((reply, Failure::bad_call(why))),
+        };
+        if method == Method::Unsubscribe {
+            // What was not subscribed to needs no more.
+            let held = self.state().subscribed.remove(&uri);
+            drop(held);
+            reply.send(|out, id| write::result(out, id, revision, ""));
+            return Ok(());
+        }
+        let running = match self.enter(&reply.id, uri.len()) {
+            Ok(running) => running,
+            Err(failure) => return Err((reply, failure)),
+        };
+        let (session, updates) = (Arc::clone(self), self.updates());
+        let caller = self.legacy_caller(revision);
+        self.tasks.spawn(async move {
+            let held = tokio::select! {
+                biased;
+                _ = running.upward.happening() => return,
+                held = session.gateway.subscribe(&uri, &caller, &updates) => held,
+            };
+            drop(running);
+            let answer = match held {
+                Ok(Some(held)) => {
+                    session.state().subscribed.insert(uri, held);
+                    Ok(())
+                }
+                Ok(None) => Err(Failure::not_subscribed(&uri)),
+                Err(failure) => Err(failure),
+            };
+            reply.send(|out, id| match &answer {
+                Ok(()) => write::result(out, id, revision, ""),
+                Err(failure) => write::failure(out, Some(id), failure),
+            });
+        });
+        Ok(())
+    }
+
+    /// What changes of the session's resources wait to be told; told by a task of their own, as long as the host is
+    /// there.
+    fn updates(self: &Arc<Self>) -> Arc<Updates> {
+        let mut state = self.state();
+        if let Some(updates) = &state.updates {
+            return Arc::clone(updates);
+        }
+        let updates = Arc::new(Updates::default());
+        state.updates = Some(Arc::clone(&updates));
+        drop(state);
+        let (session, waiting) = (Arc::clone(self), Arc::clone(&updates));
+        self.tasks.spawn(async move {
+            let telling = async {
+                loop {
+                    for uri in waiting.next().await {
+                        let message = legacy::updated(&uri);
+                        session.outbox.room().await;
+                        session.outbox.send(|out| out.extend_from_slice(&message));
+                    }
+                }
+            };
+            session.closed.run_until_cancelled(telling).await;
+        });
+        updates
     }
 
     /// Opens a stream. Its request stays without an answer until the stream ends.
-    fn listen(&self, reply: &ReplyTo, params: &[u8]) -> Result<(), Failure> {
-        let listen = Listen::read(reply.id.clone(), params)?;
+    fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
+        let mut listen = Listen::read(reply.id.clone(), params)?;
+        listen.honour(&self.gateway.offers(PROFILE));
+        let listen = Arc::new(listen);
+        let closed = self.closed.child_token();
         let mut state = self.state();
         if state.listens.len() >= MAX_LISTENS {
             return Err(Failure::limit("Too many listen streams"));
         }
-        self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged()));
-        state.listens.push(listen);
+        state.listens.push(Stream { listen: Arc::clone(&listen), closed: closed.clone() });
+        if listen.resources.is_empty() {
+            // Under the lock, so that no change is told before it.
+            self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&[])));
+            return Ok(());
+        }
+        drop(state);
+        let (session, caller) = (Arc::clone(self), caller.clone());
+        self.tasks.spawn(async move {
+            closed.run_until_cancelled(session.tell_resources(&listen, &caller)).await;
+        });
         Ok(())
+    }
+
+    /// Subscribes to the resources of a stream, says to which, and tells of them. What is known when the time is over
+    /// is said; what comes later is told all the same.
+    async fn tell_resources(&self, listen: &Listen, caller: &Caller) {
+        let updates = Arc::new(Updates::default());
+        let (held, honoured) = subscribe_all(&self.gateway, &listen.resources, caller, &updates, ACK).await;
+        self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&honoured)));
+        loop {
+            for uri in updates.next().await {
+                self.outbox.room().await;
+                self.outbox.send(|out| out.extend_from_slice(&listen.updated(&uri)));
+            }
+            let _ = &held;
+        }
     }
 
     /// Who asks in the legacy session.
     fn legacy_caller(&self, revision: Revision) -> Caller {
         let state = self.state();
-        Caller { capabilities: state.capabilities.clone(), session: Some(0), ..Caller::stdio(revision) }
+        let (capabilities, log_level) = (state.capabilities.clone(), state.log_level);
+        Caller { capabilities, log_level, session: Some(0), ..Caller::stdio(revision) }
     }
 
     /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.
@@ -384,9 +536,9 @@ impl Session {
 
     fn answer(&self, reply: ReplyTo, revision: Revision, done: &Result<Done, Failure>, alone: bool) {
         if let Ok(Done::List(list)) = done
-            && list.kind == Kind::Tool
+            && list.next.is_none()
         {
-            self.state().listed = Some(list.fingerprint);
+            self.state().listed[list.kind.index()] = Some(list.fingerprint);
         }
         reply.send_alone(alone, |out, id| write::done(out, id, revision, done));
     }
@@ -405,31 +557,38 @@ impl Session {
         Ok(Running { session: Arc::clone(self), id: id.clone(), upward, size })
     }
 
-    /// Tells the host that what it sees has changed, unless it has the new list already (SUB-1, SUB-2).
-    pub(super) fn tools_changed(&self, fingerprint: Fingerprint) {
+    /// Tells the host of the lists that have changed, unless it has the new ones already (SUB-1, SUB-2).
+    pub(super) fn lists_changed(&self, before: &Seen, now: &Seen) {
         let state = self.state();
-        if state.listed == Some(fingerprint) {
-            return;
-        }
-        if state.legacy.is_some() && state.initialized {
-            self.outbox.send(|out| {
-                out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}");
-            });
-        }
-        for listen in state.listens.iter().filter(|listen| listen.tools) {
-            self.outbox.send(|out| out.extend_from_slice(&listen.tools_changed()));
+        let news =
+            |kind: Kind| before.kind(kind) != now.kind(kind) && state.listed[kind.index()] != Some(now.kind(kind));
+        for (kind, changed) in [
+            (Kind::Tool, news(Kind::Tool)),
+            (Kind::Prompt, news(Kind::Prompt)),
+            (Kind::Resource, news(Kind::Resource) || news(Kind::Template)),
+        ] {
+            if !changed {
+                continue;
+            }
+            if state.legacy.is_some() && state.initialized {
+                self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
+            }
+            for stream in state.listens.iter().filter(|stream| stream.listen.wants(kind)) {
+                self.outbox.send(|out| out.extend_from_slice(&stream.listen.changed(kind)));
+            }
         }
     }
 
     /// Ends all listen streams: a result, then a cancellation (SUB-12).
     pub(super) fn end_listens(&self) {
-        for listen in std::mem::take(&mut self.state().listens) {
-            self.outbox.send(|out| out.extend_from_slice(&listen.ended()));
+        self.closed.cancel();
+        for stream in std::mem::take(&mut self.state().listens) {
+            self.outbox.send(|out| out.extend_from_slice(&stream.listen.ended()));
             self.outbox.send(|out| {
                 out.extend_from_slice(
                     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":",
                 );
-                out.extend_from_slice(&listen.id);
+                out.extend_from_slice(&stream.listen.id);
                 out.extend_from_slice(b"}}");
             });
         }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session::Session;
+use super::session::{PROFILE, Session};
 use crate::gateway::{Failure, Gateway};
 use crate::protocol::json::{Index, Span};
 use crate::protocol::message::{Message, NoMessage, id_at_end};
@@ -42,7 +42,8 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
         }
         gone.cancel();
     });
-    let mut changes = session.gateway.changes();
+    let mut changes = session.gateway.changes(PROFILE);
+    let mut seen = *changes.borrow_and_update();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));
     loop {
@@ -51,8 +52,9 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
             () = stop.cancelled() => break,
             () = broken.cancelled() => break,
             Ok(()) = changes.changed() => {
-                let fingerprint = *changes.borrow_and_update();
-                session.tools_changed(fingerprint);
+                let now = *changes.borrow_and_update();
+                session.lists_changed(&seen, &now);
+                seen = now;
             }
         }
     }

@@ -4,11 +4,13 @@
 //! (`initialize`, `server/discover`, listen streams, levels, subscriptions) they serve themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
 
 use crate::caller::Caller;
-use crate::gateway::{Failure, Gateway, ItemList, Outcome};
+use crate::gateway::{Failure, Gateway, Held, ItemList, Outcome, Updates};
 use crate::ident::Kind;
 use crate::protocol::call::Call;
 use crate::protocol::json::Index;
@@ -26,8 +28,8 @@ pub(super) enum Work {
 
 /// What came of it.
 pub(super) enum Done {
-    /// A server's answer.
-    Outcome(Outcome),
+    /// A server's answer to such a request.
+    Outcome(Method, Outcome),
     /// A list of ours.
     List(ItemList),
 }
@@ -99,7 +101,10 @@ impl Work {
 
     async fn run(&self, gateway: &Gateway, caller: &Caller, upward: &Arc<Upward>) -> Result<Done, Failure> {
         match self {
-            Self::Call(call) => gateway.call(call, caller, Arc::clone(upward)).await.map(Done::Outcome),
+            Self::Call(call) => {
+                let outcome = gateway.call(call, caller, Arc::clone(upward)).await?;
+                Ok(Done::Outcome(call.method(), outcome))
+            }
             Self::List(kind, cursor) => gateway.list(*kind, caller, cursor.as_deref()).await.map(Done::List),
         }
     }
@@ -122,4 +127,27 @@ fn cursor(line: &Bytes, index: &Index, params: Option<Part>) -> Result<Option<By
         }
         _ => Err(Failure::bad_params("params must be an object")),
     }
+}
+
+/// Subscribes to all of these resources, as far as they are told of within the time; answers what is held and which.
+pub(super) async fn subscribe_all(
+    gateway: &Gateway,
+    resources: &[String],
+    caller: &Caller,
+    updates: &Arc<Updates>,
+    limit: Duration,
+) -> (Vec<Held>, Vec<String>) {
+    let deadline = Instant::now() + limit;
+    let (mut all, mut honoured) = (Vec::new(), Vec::new());
+    for uri in resources {
+        match timeout_at(deadline, gateway.subscribe(uri, caller, updates)).await {
+            Ok(Ok(Some(held))) => {
+                all.push(held);
+                honoured.push(uri.clone());
+            }
+            Ok(Ok(None) | Err(_)) => {}
+            Err(_) => break,
+        }
+    }
+    (all, honoured)
 }

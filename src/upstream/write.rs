@@ -11,6 +11,7 @@ use crate::ident::Kind;
 use crate::protocol::json::{self, Span};
 use crate::protocol::message::Field;
 use crate::protocol::meta::{self, IMPLEMENTATION, SERVER_INFO};
+use crate::protocol::method::Method;
 use crate::protocol::reply::{ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{LogMessage, Progress};
@@ -126,18 +127,19 @@ pub(super) fn list(out: &mut impl Sink, id: &[u8], revision: Revision, list: &It
 /// What came of a request.
 pub(super) fn done(out: &mut impl Sink, id: &[u8], revision: Revision, done: &Result<Done, Failure>) {
     match done {
-        Ok(Done::Outcome(answer)) => outcome(out, id, revision, answer),
+        Ok(Done::Outcome(method, answer)) => outcome(out, id, revision, *method, answer),
         Ok(Done::List(items)) => list(out, id, revision, items),
         Err(why) => failure(out, Some(id), why),
     }
 }
 
 /// The outcome of a call.
-pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, outcome: &Outcome) {
+pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, method: Method, outcome: &Outcome) {
     match outcome {
+        Outcome::Own(members) => result(out, id, revision, members),
         Outcome::Result(answer, spans) => {
             open(out, id, "result");
-            call_result(out, &answer.reply.line, spans, revision);
+            call_result(out, &answer.reply.line, spans, revision, method);
             out.bytes().push(b'}');
         }
         Outcome::Error(answer, error) => {
@@ -154,7 +156,6 @@ pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, outcom
             out.extend_from_slice(&input.meta);
             out.extend_from_slice(format!("\"{SERVER_INFO}\":{IMPLEMENTATION}}}}}}}").as_bytes());
         }
-        Outcome::Own(members) => result(out, id, revision, members),
     }
 }
 
@@ -174,20 +175,24 @@ fn server_error(out: &mut impl Sink, line: &Bytes, error: &ErrorSpans) {
     out.push(b'}');
 }
 
-/// A tool's result.
-fn call_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans, revision: Revision) {
-    if convert::is_needed(line, spans, revision) {
+/// A server's result.
+fn call_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans, revision: Revision, method: Method) {
+    if method == Method::ToolsCall && convert::is_needed(line, spans, revision) {
         let converted = Bytes::from(convert::result(line, spans, revision));
         out.payload(&converted);
+    } else if method == Method::PromptsGet && convert::prompt_is_needed(line, spans, revision) {
+        let converted = Bytes::from(convert::prompt(line, spans, revision));
+        out.payload(&converted);
     } else if revision.era() == Era::Modern {
-        modern_result(out, line, spans);
+        modern_result(out, line, spans, method);
     } else {
         legacy_result(out, line, spans);
     }
 }
 
-/// Adds what a modern host must get: the result type, and who answers (ENV-5, CAP-2).
-fn modern_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans) {
+/// Adds what a modern host must get: the result type, who answers, and how long a read holds (ENV-5, CAP-2, CCH-1,
+/// RES-6).
+fn modern_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans, method: Method) {
     let bytes = out.bytes();
     bytes.push(b'{');
     if spans.result_type.is_none() {
@@ -197,6 +202,14 @@ fn modern_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans) {
         bytes.extend_from_slice(b"\"_meta\":");
         push_server_info(bytes, None);
         bytes.push(b',');
+    }
+    if method == Method::ResourcesRead {
+        if spans.ttl_ms.is_none() {
+            bytes.extend_from_slice(b"\"ttlMs\":0,");
+        }
+        if spans.cache_scope.is_none() {
+            bytes.extend_from_slice(b"\"cacheScope\":\"private\",");
+        }
     }
     if spans.empty {
         bytes.pop();
@@ -280,6 +293,43 @@ fn push_slice(out: &mut impl Sink, line: &Bytes, span: Span) {
     }
 }
 
+/// A log message, its logger under the server's key (LOG-3).
+pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
+    let line = &message.line;
+    let bytes = out.bytes();
+    bytes.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":");
+    let is_long = |entry: &json::Entry<'_>| entry.is("data") && entry.value.len() > MAX_LOG_DATA;
+    let long = json::members(message.params.of(line)).any(|entry| is_long(&entry));
+    let logger = message.logger.map(|logger| (logger, json::text_of(logger.of(line))));
+    match logger {
+        Some((at, Some(logger))) if !long => {
+            bytes.extend_from_slice(Span { start: message.params.start, end: at.start }.of(line));
+            json::push_string(bytes, &format!("{}/{logger}", message.server));
+            bytes.extend_from_slice(Span { start: at.end, end: message.params.end }.of(line));
+        }
+        logger => {
+            bytes.extend_from_slice(b"{\"logger\":");
+            match logger.and_then(|(_, logger)| logger) {
+                Some(logger) => json::push_string(bytes, &format!("{}/{logger}", message.server)),
+                None => json::push_string(bytes, &message.server),
+            }
+            for entry in json::members(message.params.of(line)).filter(|entry| !entry.is("logger")) {
+                bytes.extend_from_slice(b",\"");
+                bytes.extend_from_slice(entry.key);
+                bytes.extend_from_slice(b"\":");
+                if is_long(&entry) {
+                    let text = String::from_utf8_lossy(&entry.value[..MAX_LOG_DATA]);
+                    json::push_string(bytes, &format!("{}…", text.trim_end_matches('\u{fffd}')));
+                } else {
+                    bytes.extend_from_slice(entry.value);
+                }
+            }
+            bytes.push(b'}');
+        }
+    }
+    bytes.push(b'}');
+}
+
 /// A progress notification, under the host's own token.
 pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, revision: Revision) {
     let line = &progress.line;
@@ -312,43 +362,6 @@ pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, r
     out.bytes().push(b'}');
 }
 
-/// A log message, with the server's key before its logger (LOG-3).
-pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
-    let bytes = out.bytes();
-    bytes.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"logger\":\"");
-    bytes.extend_from_slice(message.server.as_bytes());
-    match message.logger {
-        Some(logger) => {
-            bytes.push(b'/');
-            bytes.extend_from_slice(&logger.of(&message.line)[1..]);
-        }
-        None => bytes.push(b'"'),
-    }
-    for entry in json::members(message.params.of(&message.line)) {
-        let is_meta = entry.is("_meta");
-        if entry.is("logger") {
-            continue;
-        }
-        bytes.extend_from_slice(b",\"");
-        bytes.extend_from_slice(entry.key);
-        bytes.extend_from_slice(b"\":");
-        if is_meta {
-            bytes.push(b'{');
-            meta::push_passing(bytes, entry.value);
-            if bytes.last() == Some(&b',') {
-                bytes.pop();
-            }
-            bytes.push(b'}');
-        } else if entry.value.len() > MAX_LOG_DATA {
-            let text = String::from_utf8_lossy(&entry.value[..MAX_LOG_DATA]);
-            json::push_string(bytes, &format!("{}…", text.trim_end_matches('\u{fffd}')));
-        } else {
-            bytes.extend_from_slice(entry.value);
-        }
-    }
-    bytes.extend_from_slice(b"}}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,7 +383,7 @@ mod tests {
     fn convert(result: &str, revision: Revision) -> String {
         let line = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
         let mut out = Vec::new();
-        call_result(&mut out, &line, &spans(&line), revision);
+        call_result(&mut out, &line, &spans(&line), revision, Method::ToolsCall);
         String::from_utf8(out).unwrap()
     }
 

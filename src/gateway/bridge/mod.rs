@@ -18,7 +18,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::invoke::check;
 use super::seal::Seal;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
@@ -77,33 +76,35 @@ impl Bridge {
 impl Gateway {
     /// A legacy session has ended, so nobody needs what it had alone.
     pub fn session_ended(&self, session: u64) {
-        for server in self.servers() {
+        for server in &self.servers {
             server.session_ended(session);
         }
     }
 
     /// A legacy host says that its roots changed.
     pub fn roots_changed(&self, principal: &Principal, session: Option<u64>) {
-        for server in self.servers() {
+        for server in &self.servers {
             server.roots_changed(principal, session);
         }
     }
 }
 
 /// One admitted request and its server.
-pub(super) struct Way<'a> {
+pub(super) struct Exchange<'a> {
     pub(super) bridge: &'a Bridge,
     pub(super) seal: &'a Seal,
     pub(super) server: &'a Server,
-    pub(super) permit: Permit,
+    pub(super) permit: &'a Permit,
     pub(super) call: &'a Call,
     /// The native name or URI, a raw JSON string.
     pub(super) native: &'a [u8],
     pub(super) caller: &'a Caller,
     pub(super) upward: &'a Arc<Upward>,
+    /// What a final answer is to the host.
+    pub(super) finish: &'a (dyn Fn(Answer) -> Result<Outcome, Failure> + Sync),
 }
 
-impl Way<'_> {
+impl Exchange<'_> {
     /// Sends the request and carries what either side asks, up to its outcome.
     pub(super) async fn go(&self) -> Result<Outcome, Failure> {
         let given = if self.is_modern() && self.may_ask() { self.call.input() } else { Given::default() };
@@ -119,7 +120,7 @@ impl Way<'_> {
         let answer = self.answered(&mut pending).await?;
         drop(pending);
         if is_ordinary(&answer) {
-            return check(self.server.key(), answer);
+            return (self.finish)(answer);
         }
         Box::pin(self.conclude(answer, 0)).await
     }
@@ -136,7 +137,7 @@ impl Way<'_> {
     async fn begin(&self, input: Given<'_>) -> Result<Pending, Failure> {
         let upward = Arc::clone(self.upward);
         let input = (input.responses.is_some() || input.state.is_some()).then_some(input);
-        let begun = self.server.begin(&self.permit, self.call, self.native, input, self.caller, upward).await;
+        let begun = self.server.begin(self.permit, self.call, self.native, input, self.caller, upward).await;
         begun.map_err(|fault| self.fault(&fault))
     }
 
@@ -356,7 +357,7 @@ impl Way<'_> {
             Body::Error(error) if error.code == code::URL_REQUIRED && answer.era == Era::Legacy && self.may_ask() => {
                 self.urls(answer, error, replays)
             }
-            Body::Result(_) | Body::Error(_) => check(self.server.key(), answer),
+            Body::Result(_) | Body::Error(_) => (self.finish)(answer),
         }
     }
 

@@ -1,0 +1,83 @@
+//! Which server handed out a URI that no list has (RES-1, U-5): learned from results, for each principal by itself, so
+//! that what one was shown routes nothing of another.
+//!
+//! Only a way to find the owner: what may be read is policy's. Bounded; the oldest go first.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::ident::Principal;
+
+/// URIs of one principal, at most.
+const MAX_URIS: usize = 10_000;
+/// Bytes of a URI that is remembered, at most.
+const MAX_LENGTH: usize = 2 << 10;
+/// Principals, at most.
+const MAX_PRINCIPALS: usize = 256;
+
+/// Who handed out what.
+#[derive(Default)]
+pub(super) struct Learned(Mutex<HashMap<Principal, Table>>);
+
+#[derive(Default)]
+struct Table {
+    /// `None`: two servers did, so it belongs to neither (U-5).
+    owners: HashMap<Arc<str>, Option<usize>>,
+    order: VecDeque<Arc<str>>,
+}
+
+impl Learned {
+    fn tables(&self) -> MutexGuard<'_, HashMap<Principal, Table>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server's result named this native URI to a principal.
+    pub(super) fn learn(&self, principal: &Principal, server: usize, uri: &str) {
+        if uri.len() > MAX_LENGTH {
+            return;
+        }
+        let mut tables = self.tables();
+        if tables.len() >= MAX_PRINCIPALS && !tables.contains_key(principal) {
+            tables.clear();
+        }
+        let table = tables.entry(principal.clone()).or_default();
+        if let Some(owner) = table.owners.get_mut(uri) {
+            if *owner != Some(server) {
+                *owner = None;
+            }
+            return;
+        }
+        if table.order.len() == MAX_URIS
+            && let Some(oldest) = table.order.pop_front()
+        {
+            table.owners.remove(&oldest);
+        }
+        let uri: Arc<str> = uri.into();
+        table.owners.insert(Arc::clone(&uri), Some(server));
+        table.order.push_back(uri);
+    }
+
+    /// Whose it is.
+    pub(super) fn owner(&self, principal: &Principal, uri: &str) -> Option<usize> {
+        *self.tables().get(principal)?.owners.get(uri)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn u5_what_two_servers_hand_out_belongs_to_neither_and_nothing_is_shared() {
+        let (learned, one, two) = (Learned::default(), Principal::key("one"), Principal::key("two"));
+        learned.learn(&one, 3, "x:1");
+        learned.learn(&one, 3, "x:1");
+        assert_eq!((learned.owner(&one, "x:1"), learned.owner(&two, "x:1")), (Some(3), None));
+        learned.learn(&one, 4, "x:1");
+        assert_eq!(learned.owner(&one, "x:1"), None);
+        for n in 0..MAX_URIS {
+            learned.learn(&one, 5, &format!("y:{n}"));
+        }
+        assert_eq!((learned.owner(&one, "y:0"), learned.tables()[&one].owners.len()), (Some(5), MAX_URIS));
+    }
+}
