@@ -100,8 +100,17 @@ async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Re
             Ok(if is_error(result) { Exit::Failed } else { Exit::Fine })
         }
         Ok(Outcome::Own(members)) => {
-            out::text(&format!("{{{members}}}"))?;
-            Ok(Exit::Fine)
+            let result = format!("{{{members}}}");
+            if args.json {
+                out::text(&result)?
+            } else {
+                show_result(result.as_bytes())?
+            }
+            Ok(if is_error(result.as_bytes()) { Exit::Failed } else { Exit::Fine })
+        }
+        Ok(Outcome::Input(_)) => {
+            out::say("onegate: the server asks for input, which this command does not give");
+            Ok(Exit::Failed)
         }
         Ok(Outcome::Error(answer, error)) => {
             let raw = error.whole.of(&answer.reply.line);

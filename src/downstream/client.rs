@@ -5,7 +5,7 @@
 //! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,13 +17,15 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::handshake::{self, Agreed, Probe};
+use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
 use super::process::{self, Child, Pace};
+use super::questions::Questions;
 use super::server::{Event, Listed, Listing};
 use super::{EraMemory, Fault, Guard, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
-use crate::protocol::capability::Capabilities;
+use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
@@ -128,13 +130,27 @@ impl Connect for Processes {
     }
 }
 
-/// Whose connection it is: what was declared to the server when it was opened, and whether it is the one that lists.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lease {
-    /// What the hosts that share it can do. Towards a modern server each request says it anew.
-    pub(super) capabilities: Capabilities,
-    /// It serves some hosts' calls alone: it is started when they call, and lists nothing.
-    pub(super) calls_only: bool,
+/// Which eras a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    /// `initialize` sessions alone.
+    Legacy,
+    /// Stateless alone.
+    Modern,
+    /// Both; it is spoken to in the modern one, where nothing else is said.
+    Both,
+}
+
+impl Nature {
+    const ALL: [Self; 3] = [Self::Legacy, Self::Modern, Self::Both];
+
+    fn of(agreed: &Agreed) -> Self {
+        match agreed.revision.era() {
+            Era::Legacy => Self::Legacy,
+            Era::Modern if agreed.dual => Self::Both,
+            Era::Modern => Self::Modern,
+        }
+    }
 }
 
 /// One connection to a server, kept up; as [`super::Server`] sees it.
@@ -151,6 +167,12 @@ pub(super) struct Client {
     last_error: Mutex<Option<String>>,
     stop: CancellationToken,
     pace: OnceLock<Pace>,
+    /// One more than the place of what it was last in [`Nature::ALL`]; 0 = never connected.
+    nature: AtomicU8,
+    /// What the server asks.
+    questions: Arc<Questions>,
+    /// Requests that need it just now; see [`lease::Held`].
+    pub(super) users: AtomicUsize,
     /// The native URIs whose changes somebody wants to be told of, whether it runs or not (SUB-6, SUB-7).
     pub(super) wanted_resources: watch::Sender<BTreeSet<Arc<str>>>,
     /// Those that the server said it tells of.
@@ -175,6 +197,7 @@ impl Client {
         let server = Arc::new(Self {
             key: ground.settings.key.clone(),
             settings: Arc::clone(&ground.settings),
+            questions: Questions::new(lease.capabilities.clone(), ground.tasks.clone()),
             lease,
             current: ArcSwapOption::empty(),
             wanted: Notify::new(),
@@ -183,6 +206,8 @@ impl Client {
             last_error: Mutex::new(None),
             stop: CancellationToken::new(),
             pace: OnceLock::new(),
+            nature: AtomicU8::new(0),
+            users: AtomicUsize::new(0),
             wanted_resources: watch::Sender::default(),
             told_resources: watch::Sender::default(),
         });
@@ -190,6 +215,24 @@ impl Client {
         let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
         tasks.spawn(actor.run());
         server
+    }
+
+    /// Which eras the server speaks, as far as it was ever connected.
+    pub(super) fn nature(&self) -> Option<Nature> {
+        Nature::ALL.get(usize::from(self.nature.load(Ordering::Relaxed)).wrapping_sub(1)).copied()
+    }
+
+    /// Whether the server may ask its hosts anything on this connection.
+    pub(super) fn may_ask(&self) -> bool {
+        self.questions.are_possible()
+    }
+
+    /// The roots of its hosts changed; whether the server wants to know.
+    pub(super) fn roots_changed(&self, tell: bool) {
+        self.questions.forget_roots();
+        if let Some(connection) = self.open_connection().filter(|connection| tell && connection.modern().is_none()) {
+            connection.notify(Method::RootsChanged, "");
+        }
     }
 
     /// Where it stands, now and later.
@@ -334,7 +377,7 @@ impl Actor {
                     server.note_error(&why);
                     life.failed(Instant::now(), began.elapsed(), fastrand::f32());
                     self.say(Listing::Failed(Kind::ALL.into())).await;
-                    needed = true;
+                    needed = !server.lease.calls_only;
                     continue;
                 }
             };
@@ -362,10 +405,10 @@ impl Actor {
                     if useful && !busy {
                         // It did its work and left: the next call starts it (D015).
                         life.ended_well();
-                        needed = server.settings.start == Start::Eager;
+                        needed = server.settings.start == Start::Eager && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
-                        needed = true;
+                        needed = !server.lease.calls_only;
                     }
                 }
             }
@@ -374,6 +417,9 @@ impl Actor {
     }
 
     async fn say(&self, listing: Listing) {
+        if self.server.lease.calls_only {
+            return;
+        }
         // Nobody listens any more only when all is being stopped.
         let _ = self.events.send(Event { server: self.index, listing }).await;
     }
@@ -425,6 +471,7 @@ impl Actor {
     fn open(&self) -> Result<Session, String> {
         let link = self.connect.connect(&self.server.settings)?;
         let connection = Connection::open(self.server.key.clone(), self.mask(), link.channel, &self.tasks);
+        let _ = connection.questions.set(Arc::clone(&self.server.questions));
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
 
@@ -445,7 +492,7 @@ impl Actor {
             Some(Err(_)) => (format!("it was not ready within {} s", limit.as_secs_f32()), Pace::SWIFT),
             None => ("it was stopped".to_owned(), *server.pace.get().unwrap_or(&Pace::CALM)),
         };
-        if !server.stop.is_cancelled() {
+        if !server.stop.is_cancelled() && !server.lease.legacy {
             // It may have failed on what was remembered of it: the next start asks again (PRB-8).
             self.memory.forget(server.settings.identity());
         }
@@ -458,6 +505,7 @@ impl Actor {
         let settings = &self.server.settings;
         let identity = settings.identity();
         let remembered = match settings.era {
+            EraChoice::Auto if self.server.lease.legacy => Some(Era::Legacy),
             EraChoice::Auto => self.memory.recall(identity),
             EraChoice::Modern => Some(Era::Modern),
             EraChoice::Legacy => Some(Era::Legacy),
@@ -485,7 +533,9 @@ impl Actor {
             }
             match handshake::initialize(&session.connection, proposed, &self.server.lease.capabilities, limit).await {
                 Ok(agreed) => {
-                    self.memory.note(identity, Era::Legacy);
+                    if !self.server.lease.legacy {
+                        self.memory.note(identity, Era::Legacy);
+                    }
                     return Ok(agreed);
                 }
                 // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
@@ -521,6 +571,11 @@ impl Actor {
     async fn attend(&self, session: &Session, agreed: &Agreed) -> End {
         let server = &self.server;
         let connection = &session.connection;
+        if agreed.offers.logging && agreed.revision.era() == Era::Legacy {
+            connection.has_levels();
+        }
+        let nature = Nature::of(agreed);
+        server.nature.store(1 + Nature::ALL.iter().position(|n| *n == nature).unwrap_or(0) as u8, Ordering::Relaxed);
         server.current.store(Some(Arc::clone(connection)));
         let pid = session.child.as_ref().map(Child::pid);
         server.publish(State::Ready { revision: agreed.revision, pid });
@@ -562,7 +617,7 @@ impl Actor {
                     if lists && !resources.is_empty() {
                         self.say(Listing::Updated(resources)).await;
                     }
-                    if connection.changed.has_kinds() {
+                    if lists && connection.changed.has_kinds() {
                         kinds.append(&mut connection.changed.take_kinds());
                         if list_at.is_none() {
                             list_at = Some(Instant::now() + LIST_GAP);
@@ -570,7 +625,7 @@ impl Actor {
                     }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
-                    let limit = server.settings.idle_stop.unwrap_or(FOREVER);
+                    let limit = self.idle_limit().unwrap_or(FOREVER);
                     if connection.unused_since().is_some_and(|since| since.elapsed() >= limit) {
                         return End::Unused;
                     }
@@ -581,9 +636,17 @@ impl Actor {
 
     /// When to look whether it is unused.
     fn idle_at(&self, connection: &Connection) -> Option<Instant> {
-        let settings = &self.server.settings;
-        let limit = settings.idle_stop.filter(|_| settings.start == Start::Lazy)?;
+        let limit = self.idle_limit()?;
         Some(connection.unused_since().map_or_else(|| Instant::now() + limit, |since| since + limit))
+    }
+
+    /// How long it may be unused.
+    fn idle_limit(&self) -> Option<Duration> {
+        let settings = &self.server.settings;
+        if self.server.lease.calls_only {
+            return Some(settings.idle_stop.map_or(lease::IDLE, |limit| limit.min(lease::IDLE)));
+        }
+        settings.idle_stop.filter(|_| settings.start == Start::Lazy)
     }
 
     /// Lists these kinds for the gateway, all at once; answers those that failed.

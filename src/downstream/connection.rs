@@ -6,22 +6,24 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::changed::Changed;
+use super::questions::Questions;
 use super::{Fault, receive};
-use crate::ident::ServerKey;
+use crate::ident::{Principal, ServerKey};
 use crate::protocol::call::push_number;
 use crate::protocol::json;
+use crate::protocol::level::LogLevel;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Reply;
 use crate::protocol::version::{Era, Revision};
@@ -38,6 +40,8 @@ const IN_LIMIT: usize = 32 << 20;
 const PENDING_LIMIT: usize = 2048;
 /// With so few requests on their way, a stream that stays open among them, the next is not likely to follow at once.
 const FEW: usize = 2;
+/// How long a server may take to set its level.
+const SET_LEVEL: Duration = Duration::from_secs(10);
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -55,6 +59,31 @@ impl Deadlines {
     pub(super) const fn within(limit: Duration) -> Self {
         Self { idle: limit, max: limit }
     }
+}
+
+/// The host behind a request, and what passes beside it.
+pub(super) struct ForHost {
+    pub(super) upward: Arc<Upward>,
+    pub(super) asker: Asker,
+}
+
+/// Whose request it is: what a server sends without naming a request is given to nobody else (REL-2).
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) principal: Principal,
+    pub(super) session: Option<u64>,
+    /// From which level on the host wants log messages; `None` = none.
+    pub(super) log: Option<LogLevel>,
+    /// Whether the server may ask back during it.
+    pub(super) may_be_asked: bool,
+}
+
+/// What something that a server sent belongs to.
+pub(super) struct Attributed {
+    /// The id of the request.
+    pub(super) id: u64,
+    pub(super) upward: Arc<Upward>,
+    pub(super) log: Option<LogLevel>,
 }
 
 /// A live connection.
@@ -82,6 +111,11 @@ pub struct Connection {
     lost: AtomicBool,
     /// Wakes the task that keeps the deadlines.
     asked: Notify,
+    /// Where a server's questions go; set right after it was opened.
+    pub(super) questions: OnceLock<Arc<Questions>>,
+    /// The level that a legacy server logs from, as we set it, or [`Connection::NO_LEVEL`]; [`Connection::NO_LOGGING`]
+    /// when it has no levels.
+    log_level: AtomicU8,
 }
 
 struct Pending {
@@ -97,6 +131,11 @@ struct Slot {
     outcome: Option<Result<Answer, Fault>>,
     waker: Option<Waker>,
     upward: Option<Arc<Upward>>,
+    asker: Option<Asker>,
+    /// Questions of the server that are open for it: told when it is over.
+    questions: Vec<oneshot::Sender<()>>,
+    /// Since when one is (TMO-2).
+    paused: Option<Instant>,
     began: Instant,
     /// The last sign of life (TMO-1).
     touched: Instant,
@@ -145,6 +184,9 @@ impl Drop for Share {
 }
 
 impl Connection {
+    const NO_LOGGING: u8 = 0;
+    const NO_LEVEL: u8 = u8::MAX;
+
     /// Opens a connection; its three tasks end with it.
     pub(super) fn open(key: ServerKey, mask: Mask, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
         let connection = Arc::new(Self {
@@ -166,6 +208,8 @@ impl Connection {
             useful: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             asked: Notify::new(),
+            questions: OnceLock::new(),
+            log_level: AtomicU8::new(Self::NO_LOGGING),
         });
         let writing = Arc::clone(&connection);
         tasks.spawn(async move {
@@ -236,6 +280,9 @@ impl Connection {
         for slot in pending.slots.values_mut() {
             let Some(deadlines) = slot.deadlines else { continue };
             any = true;
+            if slot.paused.is_some() {
+                continue;
+            }
             let over = [(slot.touched, deadlines.idle), (slot.began, deadlines.max)];
             let over = over.into_iter().find(|&(since, limit)| now.duration_since(since) >= limit);
             if let (Some((_, limit)), None) = (over, &slot.outcome) {
@@ -283,9 +330,10 @@ impl Connection {
         self: &Arc<Self>,
         method: Method,
         deadlines: Option<Deadlines>,
-        upward: Option<Arc<Upward>>,
+        host: Option<ForHost>,
         params: impl FnOnce(&mut Vec<u8>, u64),
     ) -> Result<Waiting, Fault> {
+        let (upward, asker) = host.map(|host| (host.upward, host.asker)).unzip();
         if self.outbox.is_full() {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
@@ -300,7 +348,17 @@ impl Connection {
                 return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
             }
             let now = Instant::now();
-            let slot = Slot { outcome: None, waker: None, upward: upward.clone(), began: now, touched: now, deadlines };
+            let slot = Slot {
+                outcome: None,
+                waker: None,
+                upward: upward.clone(),
+                asker,
+                questions: Vec::new(),
+                paused: None,
+                began: now,
+                touched: now,
+                deadlines,
+            };
             pending.slots.insert(id, slot);
             few = pending.slots.len() <= FEW;
             if deadlines.is_some() && !std::mem::replace(&mut pending.watched, true) {
@@ -337,6 +395,89 @@ impl Connection {
         });
     }
 
+    /// Answers a request of the server: its raw id, `result` or `error`, and the raw object.
+    pub(super) fn respond(&self, id: &[u8], member: &str, object: &[u8]) {
+        self.outbox.send(|out| {
+            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+            out.extend_from_slice(id);
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(member.as_bytes());
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(object);
+            out.push(b'}');
+        });
+    }
+
+    /// Which request of a host something belongs to that names none (REL-2): the one on whose stream it came, else
+    /// the only one, else the latest of one host. Between hosts nothing is guessed (D065, D068).
+    pub(super) fn attribute(&self, stream: Option<u64>, is_question: bool) -> Option<Attributed> {
+        let pending = self.pending();
+        let mut found: Option<(u64, &Slot, &Asker)> = None;
+        for (&id, slot) in &pending.slots {
+            let Some(asker) = slot.asker.as_ref().filter(|_| slot.outcome.is_none()) else { continue };
+            if stream.is_some_and(|stream| stream != id) || (is_question && !asker.may_be_asked) {
+                continue;
+            }
+            match found {
+                Some((_, _, other)) if (&other.principal, other.session) != (&asker.principal, asker.session) => {
+                    return None;
+                }
+                Some((latest, ..)) if latest > id => {}
+                _ => found = Some((id, slot, asker)),
+            }
+        }
+        let (id, slot, asker) = found?;
+        Some(Attributed { id, upward: slot.upward.clone()?, log: asker.log })
+    }
+
+    /// A question of the server is open for a request: its clock stands still (TMO-2). Resolves when the request is
+    /// over; `None` when it is already.
+    pub(super) fn question_opens(&self, id: u64) -> Option<oneshot::Receiver<()>> {
+        let mut pending = self.pending();
+        let slot = pending.slots.get_mut(&id).filter(|slot| slot.outcome.is_none())?;
+        let (over, told) = oneshot::channel();
+        slot.questions.push(over);
+        slot.paused.get_or_insert_with(Instant::now);
+        Some(told)
+    }
+
+    /// It was answered; what the user needed does not count. Called when the receiver of
+    /// [`Connection::question_opens`] is gone.
+    pub(super) fn question_closes(&self, id: u64) {
+        let mut pending = self.pending();
+        let Some(slot) = pending.slots.get_mut(&id) else { return };
+        slot.questions.retain(|question| !question.is_closed());
+        if slot.questions.is_empty()
+            && let Some(since) = slot.paused.take()
+        {
+            let now = Instant::now();
+            slot.began += now.duration_since(since);
+            slot.touched = now;
+        }
+    }
+
+    /// It is a legacy server with levels.
+    pub(super) fn has_levels(&self) {
+        self.log_level.store(Self::NO_LEVEL, Ordering::Relaxed);
+    }
+
+    /// Has a legacy server log from this level on, unless it logs more already (LOG-2).
+    pub(super) fn want_level(self: &Arc<Self>, level: LogLevel) {
+        let wanted = level as u8 + 1;
+        if self.log_level.fetch_min(wanted, Ordering::Relaxed) <= wanted {
+            return;
+        }
+        let asked = self.request(Method::SetLevel, Some(Deadlines::within(SET_LEVEL)), None, |out, _| {
+            out.extend_from_slice(format!(r#"{{"level":"{}"}}"#, level.as_str()).as_bytes());
+        });
+        if let (Ok(waiting), Some(questions)) = (asked, self.questions.get()) {
+            questions.tasks.spawn(async move {
+                // What it says to it changes nothing.
+                let _ = waiting.answer().await;
+            });
+        }
+    }
+
     /// Whether someone waits for the answer with this id.
     pub(super) fn waits(&self, id: u64) -> bool {
         self.pending().slots.get(&id).is_some_and(|slot| slot.outcome.is_none())
@@ -365,6 +506,7 @@ impl Connection {
                     self.useful.store(true, Ordering::Relaxed);
                 }
                 slot.outcome = Some(outcome);
+                slot.questions.clear();
                 let waker = slot.waker.take();
                 drop(pending);
                 if let Some(waker) = waker {
@@ -435,6 +577,19 @@ impl Waiting {
 
     /// Waits for the answer.
     pub(super) async fn answer(mut self) -> Result<Answer, Fault> {
+        self.answered().await
+    }
+
+    /// From now on, what passes beside it goes to another request of its host; answers where it went until now.
+    pub(super) fn redirect(&mut self, upward: Arc<Upward>) -> Option<Arc<Upward>> {
+        if let Some(slot) = self.connection.pending().slots.get_mut(&self.id) {
+            slot.upward = Some(Arc::clone(&upward));
+        }
+        self.upward.replace(upward)
+    }
+
+    /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
+    pub(super) async fn answered(&mut self) -> Result<Answer, Fault> {
         let outcome = poll_fn(|cx| self.poll(cx.waker())).await;
         self.done = true;
         if matches!(outcome, Err(Fault::Timeout(_))) {

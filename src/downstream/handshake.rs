@@ -134,12 +134,13 @@ fn named(data: Option<&[u8]>) -> Vec<String> {
 /// The three errors that only a modern server gives. It is modern, but told nothing of what it can do, so it is
 /// asked for everything; one that shares no modern revision with us is not (PRB-3).
 fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
+    let dual = newest(&named(data), Era::Legacy).is_some();
     let revision = match error {
         code::UNSUPPORTED_VERSION => newest(&named(data), Era::Modern)?,
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Revision::LATEST_MODERN,
         _ => return None,
     };
-    Some(Agreed { revision, offers: Offers::unknown(), dual: false, instructions: None })
+    Some(Agreed { revision, offers: Offers::unknown(), dual, instructions: None })
 }
 
 /// Opens a legacy session, proposing a revision (PRB-9).

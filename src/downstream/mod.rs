@@ -9,10 +9,12 @@ mod connection;
 mod era;
 pub mod guard;
 mod handshake;
+mod lease;
 mod lifecycle;
 mod list;
 mod offers;
 mod process;
+mod questions;
 mod receive;
 mod server;
 mod subscription;
@@ -26,7 +28,7 @@ pub use era::EraMemory;
 pub use guard::Guard;
 pub use offers::Offers;
 pub use process::Pace;
-pub use server::{Event, Listed, Listing, Server};
+pub use server::{Event, Listed, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

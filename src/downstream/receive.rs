@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Fault;
 use super::connection::Connection;
+use super::questions;
 use crate::ident::Kind;
-use crate::protocol::code;
 use crate::protocol::json::{self, Index, Malformed, Span};
 use crate::protocol::message::{Message, NoMessage, Part, Why, id_at_end, own_id, pick};
 use crate::protocol::meta::SUBSCRIPTION_ID;
@@ -112,7 +112,7 @@ impl Receiver {
             }
             Ok(Message::Error { id: None, .. }) => self.junk(&line, "an error without an id"),
             Ok(Message::Notification { method, params }) => self.notification(&line, method, params),
-            Ok(Message::Request { id, method, .. }) => self.request(&line, id, method),
+            Ok(Message::Request { id, method, params }) => self.request(&line, id, method, params),
             Err(no) => {
                 let pending = no.id.and_then(|id| own_id(id.of(&line))).filter(|&id| self.connection.waits(id));
                 match pending {
@@ -160,7 +160,8 @@ impl Receiver {
                 }
             }
             Some(Method::Acknowledged) => self.acknowledged(line, params),
-            // Log messages were not asked for, and cancellations of what we never run mean nothing.
+            Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, None),
+            Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}
         }
     }
@@ -192,9 +193,8 @@ impl Receiver {
         }
     }
 
-    /// A legacy server may ask; nothing was declared to it, so only `ping` has an answer (MLB-1, §10.9). A modern
-    /// one must not (ENV-13).
-    fn request(&self, line: &[u8], id: Span, method: Span) {
+    /// A legacy server may ask what was declared to it, and `ping` (MLB-1, §10.9). A modern one must not (ENV-13).
+    fn request(&self, line: &Bytes, id: Span, method: Span, params: Option<Part>) {
         if self.connection.modern().is_some() {
             tracing::debug!(server = %self.connection.key, "a modern server sent a request, which it must not");
             return;
@@ -202,20 +202,10 @@ impl Receiver {
         if self.connection.outbox.is_full() {
             return;
         }
-        let ping = Method::parse(method.of(line)) == Some(Method::Ping);
-        self.connection.outbox.send(|out| {
-            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-            out.extend_from_slice(id.of(line));
-            if ping {
-                out.extend_from_slice(b",\"result\":{}}");
-            } else {
-                let error = format!(
-                    ",\"error\":{{\"code\":{},\"message\":\"this client did not declare that capability\"}}}}",
-                    code::METHOD_NOT_FOUND
-                );
-                out.extend_from_slice(error.as_bytes());
-            }
-        });
+        match Method::parse(method.of(line)) {
+            Some(Method::Ping) => self.connection.respond(id.of(line), "result", b"{}"),
+            method => questions::take(&self.connection, line, id, method, params.map(|params| params.span), None),
+        }
     }
 
     fn junk(&mut self, line: &[u8], why: &str) {

@@ -1,7 +1,7 @@
 //! A server, as the gateway sees it: its clients, and which of them serves a caller.
 //!
-//! One client is its base: it lists, and serves everybody who declares nothing. What a connection is, and how it is
-//! kept up, is the client's ([`super::client`]).
+//! One client is its base: it lists, and serves all who may share it. Which others there are is decided by
+//! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,15 +11,18 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-use super::client::{Client, Connect, Ground, Lease, State};
-use super::connection::{Answer, Deadlines};
+use super::client::{Client, Connect, Ground, State};
+use super::connection::{Answer, Asker, Connection, Deadlines, ForHost, Waiting};
+use super::lease::{Choice, Held, Lease, Leases, choose};
 use super::process::Pace;
 use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
-use crate::ident::{Kind, ServerKey};
+use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg};
+use crate::protocol::level::LogLevel;
+use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::Upward;
 
@@ -71,6 +74,32 @@ pub struct Server {
     base: Arc<Client>,
     /// Who wants a resource and who no longer does take turns, so that the last word counts.
     wanting: tokio::sync::Mutex<()>,
+    leases: Leases,
+    ground: Ground,
+}
+
+/// A request on its way to a server. Dropping it tells the server that nobody waits any more.
+pub struct Pending {
+    waiting: Waiting,
+    may_ask: bool,
+    _held: Option<Held>,
+}
+
+impl Pending {
+    /// Whether the server may ask back meanwhile: then its questions come through the request's [`Upward`].
+    pub fn may_ask(&self) -> bool {
+        self.may_ask
+    }
+
+    /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
+    pub async fn answered(&mut self) -> Result<Answer, Fault> {
+        self.waiting.answered().await
+    }
+
+    /// From now on, what passes beside it goes to this request of the same host; answers where it went until now.
+    pub fn redirect(&mut self, upward: Arc<Upward>) -> Option<Arc<Upward>> {
+        self.waiting.redirect(upward)
+    }
 }
 
 impl Server {
@@ -86,7 +115,11 @@ impl Server {
         let settings = Arc::new(settings);
         let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
-        Arc::new(Self { settings, base, wanting: tokio::sync::Mutex::default() })
+        // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
+        let (events, _) = mpsc::channel(1);
+        let ground = Ground { events, ..ground };
+        let wanting = tokio::sync::Mutex::default();
+        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground })
     }
 
     /// Its key.
@@ -117,6 +150,39 @@ impl Server {
     /// Stops it for good, at this pace.
     pub fn stop(&self, pace: Pace) {
         self.base.stop(pace);
+        self.leases.stop(pace);
+    }
+
+    /// A legacy session has ended: so does what it had alone.
+    pub fn session_ended(&self, session: u64) {
+        self.leases.session_ended(session);
+    }
+
+    /// The roots of this host changed.
+    pub fn roots_changed(&self, principal: &Principal, session: Option<u64>) {
+        self.leases.roots_changed(principal, session);
+    }
+
+    /// The connection that serves a caller (CON-1); what keeps its client meanwhile, when that is not the base.
+    async fn connection_for(&self, caller: &Caller) -> Result<(Arc<Connection>, bool, Option<Held>), Fault> {
+        let nature = match self.base.nature() {
+            Some(nature) => nature,
+            None => {
+                // The era decides who shares, so it must be known first.
+                self.base.connection().await?;
+                self.base.nature().ok_or_else(|| Fault::gone("it has ended"))?
+            }
+        };
+        match choose(&self.settings, nature, caller, || self.leases.owns_base(&caller.principal)) {
+            Choice::Base => Ok((self.base.connection().await?, false, None)),
+            Choice::Own(holder) => {
+                let busy = || Fault::Limit("all connections that it may have are in use".to_owned());
+                let held = self.leases.take(holder, &self.ground).ok_or_else(busy)?;
+                let connection = held.0.connection().await?;
+                let may_ask = held.0.may_ask() && connection.modern().is_none();
+                Ok((connection, may_ask, Some(held)))
+            }
+        }
     }
 
     /// Has it tell of changes of a resource; whether it does.
@@ -133,32 +199,65 @@ impl Server {
         }
     }
 
-    /// Sends a request under its item's native name or URI (a raw JSON string). The permit proves that policy was
-    /// asked. Dropping the future cancels it.
+    /// Sends a request and waits for its answer; dropping the future cancels it. See [`Server::begin`].
     pub async fn ask(
         &self,
-        _permit: Permit,
+        permit: Permit,
         call: &Call,
         native: &[u8],
         input: Option<Input<'_>>,
         caller: &Caller,
         upward: Arc<Upward>,
     ) -> Result<Answer, Fault> {
-        let connection = self.base.connection().await?;
+        self.begin(&permit, call, native, input, caller, upward).await?.answered().await
+    }
+
+    /// Sends a request under its item's native name or URI (a raw JSON string). The permit proves that policy was
+    /// asked; the rounds of one call share it. Dropping what comes of it cancels the request.
+    pub async fn begin(
+        &self,
+        _permit: &Permit,
+        call: &Call,
+        native: &[u8],
+        input: Option<Input<'_>>,
+        caller: &Caller,
+        upward: Arc<Upward>,
+    ) -> Result<Pending, Fault> {
+        let (connection, may_ask, held) = self.connection_for(caller).await?;
         let wants_progress = call.progress_token().is_some();
         let timeouts = self.settings.timeouts;
         let deadlines = Deadlines { idle: timeouts.call, max: timeouts.call_max };
-        let waiting = connection.request(call.method(), Some(deadlines), Some(upward), |out, id| {
-            let leg = Leg {
-                token: wants_progress.then_some(id),
-                modern: connection.modern(),
-                capabilities: &caller.capabilities,
-                log_level: caller.log_level,
-                input,
-                context: connection.revision() >= Revision::V2025_06_18,
-            };
-            call.push_params(out, native, &leg);
-        })?;
-        waiting.answer().await
+        let may_be_asked = matches!(call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        let modern = connection.modern();
+        if let (None, Some(level)) = (modern, caller.log_level) {
+            connection.want_level(level);
+        }
+        let asker = Asker {
+            principal: caller.principal.clone(),
+            session: caller.session,
+            log: wanted_level(caller),
+            may_be_asked,
+        };
+        let waiting =
+            connection.request(call.method(), Some(deadlines), Some(ForHost { upward, asker }), |out, id| {
+                let leg = Leg {
+                    token: wants_progress.then_some(id),
+                    modern,
+                    capabilities: &caller.capabilities,
+                    log_level: caller.log_level,
+                    input: input.filter(|_| modern.is_some()),
+                    context: connection.revision() >= Revision::V2025_06_18,
+                };
+                call.push_params(out, native, &leg);
+            })?;
+        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held })
+    }
+}
+
+/// From which level on a host is told what servers log (LOG-1, LOG-2).
+fn wanted_level(caller: &Caller) -> Option<LogLevel> {
+    match caller.revision.era() {
+        Era::Modern => caller.log_level,
+        Era::Legacy => Some(caller.log_level.unwrap_or(LogLevel::Warning)),
     }
 }

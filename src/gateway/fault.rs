@@ -170,6 +170,42 @@ impl Failure {
         Self::with_reason("capability-withheld", server, message, None)
     }
 
+    /// A server wants what this host's request did not declare (CAP-8); `required` is a raw object.
+    pub(super) fn missing_capability(server: &ServerKey, required: &[u8], to: Revision) -> Self {
+        let message = format!("Server {server} needs a client capability that this client did not declare");
+        let code = if to.era() == Era::Modern { code::MISSING_CAPABILITY } else { code::INTERNAL_ERROR };
+        let required = String::from_utf8_lossy(required);
+        Self { data: Some(format!(r#"{{"requiredCapabilities":{required}}}"#)), ..Self::plain(code, message) }
+    }
+
+    /// The host refused what a server needs to know (LMB-4); the text says what.
+    pub(super) fn input_refused(server: &ServerKey, text: String) -> Self {
+        Self::with_reason("input-refused", server, text, None)
+    }
+
+    /// A server asks again and again (LMB-5, MLB-6).
+    pub(super) fn too_many_rounds(server: &ServerKey) -> Self {
+        let message = format!("Server {server} asked back too often during one call");
+        Self::with_reason("limit", server, message, None)
+    }
+
+    /// More calls wait for input than one caller may have (MLB-3).
+    pub(super) fn too_many_suspended(server: &ServerKey) -> Self {
+        let message = format!("Server {server} asks for input, and too many calls wait for input already");
+        Self::with_reason("limit", server, message, None)
+    }
+
+    /// A `requestState` that was never given to this caller for this call (MRT-2).
+    pub(super) fn foreign_state() -> Self {
+        Self::plain(code::INVALID_PARAMS, "requestState does not belong to this request")
+    }
+
+    /// A `requestState` whose time is over, or whose call is (MLB-4).
+    pub(super) fn expired_state() -> Self {
+        let data = Some(r#"{"reason":"request-state-expired"}"#.to_owned());
+        Self { data, ..Self::plain(code::INVALID_PARAMS, "requestState is unknown or has expired") }
+    }
+
     fn with_reason(reason: &str, server: &ServerKey, message: String, retry_after: Option<Duration>) -> Self {
         let retry = retry_after.map_or_else(String::new, |after| format!(",\"retryAfterMs\":{}", after.as_millis()));
         let data = Some(format!(r#"{{"reason":"{reason}","server":"{server}"{retry}}}"#));

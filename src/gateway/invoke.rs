@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
+use super::bridge::{Exchange, Input};
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::{Catalogue, naming, uri};
@@ -34,6 +35,8 @@ pub enum Outcome {
     Result(Answer, ResultSpans),
     /// A protocol error, passed as the server wrote it (CALL-2, D050).
     Error(Answer, ErrorSpans),
+    /// Questions to a modern host, which comes back with the answers.
+    Input(Input),
     /// A result of ours: raw members, without braces.
     Own(String),
 }
@@ -65,12 +68,16 @@ impl Gateway {
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, &server)).await;
         }
-        let answer = self.send(call, caller, upward, &way.native, way.permit, &server).await?;
-        let answer = self.localise(answer, call, caller, way.server, &catalogue);
-        if call.method() == Method::ResourcesRead {
-            return check_read(server.key(), answer, call, &name, caller);
-        }
-        check(server.key(), answer)
+        let finish = |answer| {
+            let answer = self.localise(answer, call, caller, way.server, &catalogue);
+            if call.method() == Method::ResourcesRead {
+                return check_read(server.key(), answer, call, &name, caller);
+            }
+            check(server.key(), answer)
+        };
+        let Way { native, permit, .. } = &way;
+        let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
+        Exchange { bridge, seal, server: &server, permit, call, native, caller, upward, finish: &finish }.go().await
     }
 
     /// Sends a request to its server and waits for the answer.

@@ -3,6 +3,7 @@
 //! Speaks the language of the middle: modern and stateless, the bytes of whoever wrote them. Upstream adapters
 //! bring requests in and write answers out in the words of their host's revision.
 
+mod bridge;
 mod fault;
 mod invoke;
 mod learned;
@@ -18,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
 pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, State};
+pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen};
@@ -28,6 +30,7 @@ use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::Server;
 use crate::ident::ServerKey;
 use crate::policy::{Policy, RulesError};
+use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
@@ -43,6 +46,7 @@ pub struct Gateway {
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
+    bridge: Bridge,
     learned: Learned,
     subscriptions: Arc<Subscriptions>,
 }
@@ -81,7 +85,8 @@ impl Gateway {
             following.follow(told, |server, natives| telling.updated(server, natives, |uri| expose(server, uri))).await;
         });
         let instructions = settings.gateway.instructions;
-        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, learned: Learned::default(), subscriptions }))
+        let (bridge, learned) = (Bridge::new(tasks), Learned::default());
+        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -129,6 +134,7 @@ impl Gateway {
 
     /// Stops all servers at this pace; their tasks end.
     pub fn stop(&self, pace: Pace) {
+        self.bridge.stop();
         for server in &self.servers {
             server.stop(pace);
         }

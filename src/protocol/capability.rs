@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 
+use super::code;
 use super::json;
+use super::method::Method;
 use super::version::{Era, Revision};
 
 /// The extension of MCP Apps.
@@ -61,6 +63,40 @@ impl Capabilities {
         *self == Self::default()
     }
 
+    /// Whether it can do no more than `other`.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let at_most = |mine: bool, theirs: bool| !mine || theirs;
+        at_most(self.roots, other.roots)
+            && at_most(self.roots_list_changed, other.roots_list_changed)
+            && at_most(self.sampling, other.sampling)
+            && at_most(self.sampling_tools, other.sampling_tools)
+            && at_most(self.elicitation_form, other.elicitation_form)
+            && at_most(self.elicitation_url, other.elicitation_url)
+            && (self.ui.is_none() || self.ui == other.ui)
+    }
+
+    /// Whether a server may ask anything at all.
+    pub fn may_be_asked(&self) -> bool {
+        self.roots || self.sampling || self.elicitation_form || self.elicitation_url
+    }
+
+    /// Whether a server may ask this, and the code of the refusal when it may not (MLB-1).
+    pub fn permit(&self, method: Method, params: Option<&[u8]>) -> Result<(), i64> {
+        let has = |name| json::members(params.unwrap_or_default()).any(|entry| entry.is(name));
+        match method {
+            Method::Roots if self.roots => Ok(()),
+            Method::Sample if self.sampling => {
+                let tools = has("tools") || has("toolChoice");
+                if tools && !self.sampling_tools { Err(code::INVALID_PARAMS) } else { Ok(()) }
+            }
+            Method::Elicit if self.elicitation_form || self.elicitation_url => {
+                let declared = if is_url(params) { self.elicitation_url } else { self.elicitation_form };
+                if declared { Ok(()) } else { Err(code::INVALID_PARAMS) }
+            }
+            _ => Err(code::METHOD_NOT_FOUND),
+        }
+    }
+
     /// Appends the object as a server of this revision is told. Never more than the host declared; what its
     /// revision has no word for is left out.
     pub fn push(&self, out: &mut Vec<u8>, to: Revision) {
@@ -95,9 +131,47 @@ impl Capabilities {
     }
 }
 
+/// Whether the raw params of an elicitation are for a URL.
+pub fn is_url(params: Option<&[u8]>) -> bool {
+    json::members(params.unwrap_or_default()).any(|entry| entry.is("mode") && entry.value == b"\"url\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mlb1_what_was_not_declared_is_refused_with_the_code_of_its_kind() {
+        let (url, form) = (r#"{"mode":"url"}"#, r#"{"mode":"form"}"#);
+        for (declared, method, params, permitted) in [
+            ("{}", Method::Roots, "{}", Err(-32601)),
+            (r#"{"roots":{}}"#, Method::Roots, "{}", Ok(())),
+            ("{}", Method::Elicit, form, Err(-32601)),
+            (r#"{"elicitation":{}}"#, Method::Elicit, "{}", Ok(())),
+            (r#"{"elicitation":{}}"#, Method::Elicit, url, Err(-32602)),
+            (r#"{"elicitation":{"url":{}}}"#, Method::Elicit, form, Err(-32602)),
+            (r#"{"elicitation":{"url":{}}}"#, Method::Elicit, url, Ok(())),
+            ("{}", Method::Sample, "{}", Err(-32601)),
+            (r#"{"sampling":{}}"#, Method::Sample, r#"{"tools":[]}"#, Err(-32602)),
+            (r#"{"sampling":{}}"#, Method::Sample, r#"{"toolChoice":{}}"#, Err(-32602)),
+            (r#"{"sampling":{"tools":{}}}"#, Method::Sample, r#"{"tools":[]}"#, Ok(())),
+            (r#"{"roots":{}}"#, Method::ToolsCall, "{}", Err(-32601)),
+        ] {
+            let read = Capabilities::read(declared.as_bytes());
+            assert_eq!(read.permit(method, Some(params.as_bytes())), permitted, "{declared} {method:?} {params}");
+        }
+    }
+
+    #[test]
+    fn con4_a_profile_is_within_another_when_it_declares_nothing_else() {
+        let read = |raw: &str| Capabilities::read(raw.as_bytes());
+        let wide = read(r#"{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}"#);
+        for raw in ["{}", r#"{"roots":{}}"#, r#"{"elicitation":{},"sampling":{}}"#] {
+            assert!(read(raw).is_within(&wide), "{raw}");
+        }
+        assert!(!wide.is_within(&read(r#"{"roots":{}}"#)));
+        assert!(!read(r#"{"roots":{"listChanged":true}}"#).is_within(&wide));
+    }
 
     fn told(raw: &str, to: Revision) -> String {
         let mut out = Vec::new();

@@ -20,3 +20,7 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// Codes kept for the specification; undefined ones must not be sent.
 pub const RESERVED: std::ops::RangeInclusive<i64> = -32099..=-32020;
+/// A URL must be opened first (2025-11-25 alone).
+pub const URL_REQUIRED: i64 = -32042;
+/// The user of a host rejected a sampling request.
+pub const REJECTED_BY_USER: i64 = -1;

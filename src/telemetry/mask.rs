@@ -24,6 +24,28 @@ impl Mask {
         Self(secrets.into())
     }
 
+    /// The text without the secrets, when there is one in it (LOG-3).
+    pub fn without(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut clean: Option<Vec<u8>> = None;
+        for secret in self.0.iter().map(Secret::reveal) {
+            let finder = memchr::memmem::Finder::new(secret);
+            let known = clean.as_deref().unwrap_or(text);
+            if finder.find(known).is_none() {
+                continue;
+            }
+            let mut rest = known;
+            let mut next = Vec::with_capacity(known.len());
+            while let Some(at) = finder.find(rest) {
+                next.extend_from_slice(&rest[..at]);
+                next.extend_from_slice(b"[secret]");
+                rest = &rest[at + secret.len()..];
+            }
+            next.extend_from_slice(rest);
+            clean = Some(next);
+        }
+        clean
+    }
+
     /// [`shown_str`], without the secrets.
     pub fn shown(&self, text: &str) -> String {
         let text = &text[..text.floor_char_boundary(Self::LONGEST)];
@@ -46,5 +68,7 @@ mod tests {
         let mask = Mask::new(&["abcdef-1", "abcdef", "no"].map(Secret::new));
         assert_eq!(mask.shown("bad token abcdef-1\n(abcdef) no"), "bad token [secret]\\u{a}([secret]) no");
         assert_eq!(Mask::default().shown("abcdef"), "abcdef");
+        assert_eq!(mask.without(b"{\"a\":\"abcdef-1 abcdef\"}"), Some(b"{\"a\":\"[secret] [secret]\"}".to_vec()));
+        assert_eq!(mask.without(b"nothing"), None);
     }
 }

@@ -246,6 +246,11 @@ impl Upward {
         .await
     }
 
+    /// A question of the server that waits, if any.
+    pub fn take_ask(&self) -> Option<Ask> {
+        self.state().asks.pop_front()
+    }
+
     /// Puts a question to the host of this request, which must be a legacy one. Never dropped for want of room: what
     /// may wait is bounded by [`Upward::push_ask`] and by the rounds of a call.
     pub fn ask_host(&self, ask: Ask) {

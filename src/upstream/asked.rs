@@ -1,9 +1,10 @@
 //! What a legacy host is asked on behalf of servers, and its answers: ids of ours on the host's leg (REL-1).
 //!
-//! Knows no stream: whoever asks writes the message where it belongs.
+//! Knows no stream: whoever asks writes the message where it belongs, and waits for [`Open::withdrawn`] to tell the
+//! host that an answer is no longer wanted (CAN-3).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
@@ -21,18 +22,52 @@ struct Waiting {
     replies: HashMap<u64, oneshot::Sender<AskAnswer>>,
 }
 
+/// A question that was put to the host.
+pub(super) struct Open {
+    asked: Arc<Asked>,
+    id: u64,
+    answer: oneshot::Receiver<AskAnswer>,
+    reply: oneshot::Sender<AskAnswer>,
+}
+
+impl Open {
+    /// Waits until it is answered, or until nobody wants an answer any more: then the message that tells the host.
+    pub(super) async fn withdrawn(mut self) -> Option<Vec<u8>> {
+        tokio::select! {
+            biased;
+            answer = self.answer => {
+                if let Ok(answer) = answer {
+                    // The server may want none any more.
+                    let _ = self.reply.send(answer);
+                }
+                None
+            }
+            () = self.reply.closed() => {
+                // Answered at this moment, it needs no withdrawal.
+                self.asked.waiting().replies.remove(&self.id)?;
+                let mut message =
+                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":".to_vec();
+                push_number(&mut message, self.id);
+                message.extend_from_slice(b"}}");
+                Some(message)
+            }
+        }
+    }
+}
+
 impl Asked {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a question; answers its id and the request to write.
-    pub(super) fn put(&self, ask: Ask) -> (u64, Vec<u8>) {
+    /// Notes a question; answers the request to write.
+    pub(super) fn put(self: &Arc<Self>, ask: Ask) -> (Open, Vec<u8>) {
+        let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = self.waiting();
             waiting.last += 1;
             let id = waiting.last;
-            waiting.replies.insert(id, ask.reply);
+            waiting.replies.insert(id, sender);
             id
         };
         let mut message = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
@@ -45,26 +80,15 @@ impl Asked {
             message.extend_from_slice(params);
         }
         message.push(b'}');
-        (id, message)
+        (Open { asked: Arc::clone(self), id, answer, reply: ask.reply }, message)
     }
 
     /// Takes the host's answer in; one that nobody waits for is dropped (ENV-7).
     pub(super) fn answer(&self, id: &[u8], answer: AskAnswer) {
         let reply = own_id(id).and_then(|id| self.waiting().replies.remove(&id));
         if let Some(reply) = reply {
-            // The server may want none any more.
             let _ = reply.send(answer);
         }
-    }
-
-    /// Takes out the questions whose servers want no answer any more; the host should be told (CAN-3).
-    pub(super) fn withdrawn(&self) -> Vec<u64> {
-        let mut waiting = self.waiting();
-        let gone: Vec<u64> = waiting.replies.iter().filter(|(_, reply)| reply.is_closed()).map(|(&id, _)| id).collect();
-        for id in &gone {
-            waiting.replies.remove(id);
-        }
-        gone
     }
 
     /// The host is gone: nobody answers any more.

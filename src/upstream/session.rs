@@ -57,7 +57,7 @@ pub(super) struct Session {
     pub(super) freed: tokio::sync::Notify,
     state: Mutex<State>,
     /// What servers asked it.
-    asked: Asked,
+    asked: Arc<Asked>,
     /// It has left: nothing is told any more.
     closed: CancellationToken,
 }
@@ -121,7 +121,7 @@ impl Session {
             bytes: Default::default(),
             freed: tokio::sync::Notify::new(),
             state: Mutex::default(),
-            asked: Asked::default(),
+            asked: Arc::default(),
             closed: CancellationToken::new(),
         })
     }
@@ -138,6 +138,11 @@ impl Session {
     /// Whether its requests hold as many bytes as they may.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(std::sync::atomic::Ordering::Acquire) >= MAX_BYTES
+    }
+
+    /// Nothing more comes from the host: what it was asked gets no answer.
+    pub(super) fn host_gone(&self) {
+        self.asked.clear();
     }
 
     /// Takes a line of the host.
@@ -318,6 +323,10 @@ impl Session {
         match Method::parse(method.of(line)) {
             Some(Method::Initialized) => self.state().initialized = true,
             Some(Method::Cancelled) => self.cancel(line, index, params),
+            Some(Method::RootsChanged) if self.state().legacy.is_some() => {
+                let caller = self.legacy_caller(Revision::LATEST_LEGACY);
+                self.gateway.roots_changed(&caller.principal, caller.session);
+            }
             _ => {}
         }
     }
@@ -509,8 +518,14 @@ impl Session {
                 write::progress(&mut self.outbox.message(), token, &progress, revision);
             }
             (Happening::Ask(ask), _) => {
-                let (_, message) = self.asked.put(ask);
+                let (open, message) = self.asked.put(ask);
                 self.outbox.send(|out| out.extend_from_slice(&message));
+                let outbox = self.outbox.clone();
+                self.tasks.spawn(async move {
+                    if let Some(message) = open.withdrawn().await {
+                        outbox.send(|out| out.extend_from_slice(&message));
+                    }
+                });
             }
             (Happening::Log(message), _) if !self.outbox.is_full() => {
                 write::log(&mut self.outbox.message(), &message);

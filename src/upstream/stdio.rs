@@ -59,6 +59,7 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
         }
     }
     reading.abort();
+    session.host_gone();
     let deadline = Instant::now() + GRACE;
     while session.is_busy() && timeout_at(deadline, session.freed.notified()).await.is_ok() {}
     session.end_listens();

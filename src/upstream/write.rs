@@ -20,6 +20,9 @@ use crate::transport::upward::{LogMessage, Progress};
 const MAX_ERROR: usize = 64 << 10;
 const MAX_ERROR_MESSAGE: usize = 4 << 10;
 
+/// Longest data of a log message (LOG-3).
+const MAX_LOG_DATA: usize = 8 << 10;
+
 /// Where an answer is written.
 pub(super) trait Sink {
     /// The bytes so far.
@@ -143,6 +146,15 @@ pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, method
             open(out, id, "error");
             server_error(out, &answer.reply.line, error);
             out.bytes().push(b'}');
+        }
+        Outcome::Input(input) => {
+            open(out, id, "result");
+            let out = out.bytes();
+            out.extend_from_slice(b"{\"resultType\":\"input_required\",");
+            out.extend_from_slice(&input.members);
+            out.extend_from_slice(b",\"_meta\":{");
+            out.extend_from_slice(&input.meta);
+            out.extend_from_slice(format!("\"{SERVER_INFO}\":{IMPLEMENTATION}}}}}}}").as_bytes());
         }
     }
 }
@@ -286,20 +298,31 @@ pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
     let line = &message.line;
     let bytes = out.bytes();
     bytes.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":");
-    match message.logger.map(|logger| (logger, json::text_of(logger.of(line)))) {
-        Some((at, Some(logger))) => {
+    let is_long = |entry: &json::Entry<'_>| entry.is("data") && entry.value.len() > MAX_LOG_DATA;
+    let long = json::members(message.params.of(line)).any(|entry| is_long(&entry));
+    let logger = message.logger.map(|logger| (logger, json::text_of(logger.of(line))));
+    match logger {
+        Some((at, Some(logger))) if !long => {
             bytes.extend_from_slice(Span { start: message.params.start, end: at.start }.of(line));
             json::push_string(bytes, &format!("{}/{logger}", message.server));
             bytes.extend_from_slice(Span { start: at.end, end: message.params.end }.of(line));
         }
-        _ => {
+        logger => {
             bytes.extend_from_slice(b"{\"logger\":");
-            json::push_string(bytes, &message.server);
+            match logger.and_then(|(_, logger)| logger) {
+                Some(logger) => json::push_string(bytes, &format!("{}/{logger}", message.server)),
+                None => json::push_string(bytes, &message.server),
+            }
             for entry in json::members(message.params.of(line)).filter(|entry| !entry.is("logger")) {
                 bytes.extend_from_slice(b",\"");
                 bytes.extend_from_slice(entry.key);
                 bytes.extend_from_slice(b"\":");
-                bytes.extend_from_slice(entry.value);
+                if is_long(&entry) {
+                    let text = String::from_utf8_lossy(&entry.value[..MAX_LOG_DATA]);
+                    json::push_string(bytes, &format!("{}…", text.trim_end_matches('\u{fffd}')));
+                } else {
+                    bytes.extend_from_slice(entry.value);
+                }
             }
             bytes.push(b'}');
         }

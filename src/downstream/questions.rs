@@ -1,0 +1,304 @@
+//! What a legacy server asks of its client: attributed to a request of a host, checked against what was declared to
+//! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). Its log messages find their
+//! request the same way (LOG-*).
+//!
+//! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
+//! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use governor::clock::DefaultClock;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::connection::Connection;
+use crate::protocol::capability::Capabilities;
+use crate::protocol::code;
+use crate::protocol::json::{self, Index, Span};
+use crate::protocol::level::LogLevel;
+use crate::protocol::message::{Part, pick};
+use crate::protocol::method::Method;
+use crate::protocol::version::{Era, Revision};
+use crate::transport::upward::{Ask, AskAnswer, LogMessage};
+
+/// How long a user may take (TMO-2).
+pub(super) const INPUT_LIMIT: Duration = Duration::from_secs(600);
+/// Questions of one connection that are open, at most (REL-5).
+const MAX_OPEN: usize = 5;
+/// Questions in a minute, at most (REL-5).
+const PER_MINUTE: std::num::NonZeroU32 = std::num::NonZeroU32::new(30).expect("invariant: not zero");
+/// Longest answer to `roots/list` that is remembered.
+const MAX_ROOTS: usize = 64 << 10;
+
+/// The questions of the server of one client, over all its connections.
+pub(super) struct Questions {
+    /// What was declared to the server.
+    capabilities: Capabilities,
+    rate: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
+    pub(super) tasks: TaskTracker,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    open: Vec<Open>,
+    /// The roots that the principal of this client gave last (REL-4).
+    roots: Option<Bytes>,
+}
+
+struct Open {
+    number: u64,
+    /// The server's raw id.
+    id: Bytes,
+    /// Dropped when the server wants no answer any more.
+    _withdraw: oneshot::Sender<()>,
+}
+
+impl Questions {
+    pub(super) fn new(capabilities: Capabilities, tasks: TaskTracker) -> Arc<Self> {
+        let rate = RateLimiter::direct(Quota::per_minute(PER_MINUTE));
+        Arc::new(Self { capabilities, rate, tasks, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything may be asked.
+    pub(super) fn are_possible(&self) -> bool {
+        self.capabilities.may_be_asked()
+    }
+
+    /// The host's roots are others now.
+    pub(super) fn forget_roots(&self) {
+        self.state().roots = None;
+    }
+
+    /// The server withdraws a question (CAN-1).
+    fn withdraw(&self, id: &[u8]) {
+        self.state().open.retain(|open| open.id != id);
+    }
+}
+
+/// Gives a question its place among the open ones; given back when dropped.
+struct Place {
+    connection: Arc<Connection>,
+    questions: Arc<Questions>,
+    number: u64,
+    call: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.questions.state().open.retain(|open| open.number != self.number);
+        self.connection.question_closes(self.call);
+    }
+}
+
+/// A request of a legacy server; `stream` is the request of ours on whose stream it came, where there are such.
+pub(super) fn take(
+    connection: &Arc<Connection>,
+    line: &Bytes,
+    id: Span,
+    method: Option<Method>,
+    params: Option<Span>,
+    stream: Option<u64>,
+) {
+    let raw_id = line.slice(id.range());
+    let asked = match (method, connection.questions.get()) {
+        (Some(method @ (Method::Roots | Method::Sample | Method::Elicit)), Some(questions)) => {
+            let params = params.map(|params| line.slice(params.range())).filter(|params| params.starts_with(b"{"));
+            ask(connection, questions, &raw_id, method, params, stream)
+        }
+        _ => Err(refusal(code::METHOD_NOT_FOUND, UNDECLARED)),
+    };
+    if let Err(error) = asked {
+        connection.respond(&raw_id, "error", error.as_bytes());
+    }
+}
+
+const UNDECLARED: &str = "this client did not declare that capability";
+
+fn refusal(code: i64, message: &str) -> String {
+    format!(r#"{{"code":{code},"message":"{message}"}}"#)
+}
+
+fn ask(
+    connection: &Arc<Connection>,
+    questions: &Arc<Questions>,
+    id: &Bytes,
+    method: Method,
+    params: Option<Bytes>,
+    stream: Option<u64>,
+) -> Result<(), String> {
+    let server = &connection.key;
+    questions.capabilities.permit(method, params.as_deref()).map_err(|code| refusal(code, UNDECLARED))?;
+    let busy = || {
+        tracing::warn!(%server, "it asks more than it may; refused");
+        refusal(code::INTERNAL_ERROR, "too many requests of this server are open or were made in the last minute")
+    };
+    if questions.rate.check().is_err() || questions.state().open.len() >= MAX_OPEN {
+        return Err(busy());
+    }
+    let Some(request) = connection.attribute(stream, true) else {
+        // REL-3, REL-4: it asks on its own account.
+        return match questions.state().roots.clone().filter(|_| method == Method::Roots) {
+            Some(roots) => {
+                connection.respond(id, "result", &roots);
+                Ok(())
+            }
+            None => Err(refusal(code::INTERNAL_ERROR, "this belongs to no request of this client that can be told")),
+        };
+    };
+    let Some(over) = connection.question_opens(request.id) else {
+        return Err(refusal(code::INTERNAL_ERROR, "the request that this belongs to is over"));
+    };
+    let (reply, answer) = oneshot::channel();
+    let (withdraw, withdrawn) = oneshot::channel();
+    let number = {
+        let mut state = questions.state();
+        state.last += 1;
+        let number = state.last;
+        state.open.push(Open { number, id: id.clone(), _withdraw: withdraw });
+        number
+    };
+    let place =
+        Place { connection: Arc::clone(connection), questions: Arc::clone(questions), number, call: request.id };
+    request.upward.push_ask(Ask { method, params, reply }).map_err(|_| busy())?;
+    let id = id.clone();
+    questions.tasks.spawn(async move {
+        let Place { connection, questions, .. } = &place;
+        let answer = tokio::select! {
+            biased;
+            () = connection.closed.cancelled() => return,
+            _ = withdrawn => return,
+            answer = timeout(INPUT_LIMIT, answer) => answer.ok().and_then(Result::ok),
+            _ = over => None,
+        };
+        respond(connection, questions, &id, method, answer);
+    });
+    Ok(())
+}
+
+/// Answers the server in the words of its revision.
+fn respond(connection: &Connection, questions: &Questions, id: &[u8], method: Method, answer: Option<AskAnswer>) {
+    let revision = connection.revision();
+    match answer {
+        Some(AskAnswer::Result(result)) if result.starts_with(b"{") => {
+            if method == Method::Roots && result.len() <= MAX_ROOTS {
+                questions.state().roots = Some(result.clone());
+            }
+            match sampled(method, &result, revision) {
+                Ok(None) => connection.respond(id, "result", &result),
+                Ok(Some(result)) => connection.respond(id, "result", &result),
+                Err(()) => {
+                    let error = refusal(code::INTERNAL_ERROR, "the answer has no form in this revision");
+                    connection.respond(id, "error", error.as_bytes());
+                }
+            }
+        }
+        Some(AskAnswer::Error(error)) if error.starts_with(b"{") => connection.respond(id, "error", &error),
+        // Nobody answered, or with what is no answer (MLB-7).
+        _ => match method {
+            Method::Elicit => connection.respond(id, "result", br#"{"action":"cancel"}"#),
+            Method::Sample => {
+                let error = refusal(code::REJECTED_BY_USER, "nobody answered the sampling request");
+                connection.respond(id, "error", error.as_bytes());
+            }
+            _ => {
+                let error = refusal(code::INTERNAL_ERROR, "the client gave no answer");
+                connection.respond(id, "error", error.as_bytes());
+            }
+        },
+    }
+}
+
+/// Before 2025-11-25 what a model said is one block: several texts become one (§15.4). `Ok(None)` = as it is.
+fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<Vec<u8>>, ()> {
+    let content = json::members(result).find(|entry| entry.is("content") && entry.value.starts_with(b"["));
+    let Some(content) = content.filter(|_| method == Method::Sample && revision < Revision::V2025_11_25) else {
+        return Ok(None);
+    };
+    let blocks: Vec<_> = json::elements(content.value).collect();
+    let mut out = result[..content.at].to_vec();
+    if let [block] = blocks[..] {
+        out.extend_from_slice(block);
+    } else {
+        let mut text = String::new();
+        for block in &blocks {
+            let is_text = json::members(block).any(|entry| entry.is("type") && entry.value == b"\"text\"");
+            let said = json::members(block).find(|entry| entry.is("text")).and_then(|entry| json::text_of(entry.value));
+            text.push_str(&said.filter(|_| is_text).ok_or(())?);
+        }
+        out.extend_from_slice(br#"{"type":"text","text":"#);
+        json::push_string(&mut out, &text);
+        out.push(b'}');
+    }
+    out.extend_from_slice(&result[content.at + content.value.len()..]);
+    Ok(Some(out))
+}
+
+/// A legacy server no longer wants an answer; a modern one cancels nothing that we know (CAN-4).
+pub(super) fn cancelled(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>) {
+    let (Some(params), Some(questions)) = (params, connection.questions.get()) else { return };
+    if connection.revision().era() == Era::Legacy
+        && let Ok(([Some(id)], _)) = pick(line, index, params, ["requestId"])
+    {
+        questions.withdraw(id.of(line));
+    }
+}
+
+/// A log message of a server: to the request that it belongs to, when its host wants that level (LOG-1, LOG-2).
+pub(super) fn log(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
+    let Some(params) = params else { return };
+    let Ok(([Some(level), logger], _)) = pick(line, index, params, ["level", "logger"]) else { return };
+    let Some(level) = LogLevel::parse(level.of(line)) else { return };
+    let Some(request) = connection.attribute(stream, false) else { return };
+    if request.log.is_none_or(|wanted| level < wanted) {
+        return;
+    }
+    let mut message = LogMessage {
+        line: line.clone(),
+        params: params.span,
+        logger: logger.filter(|logger| logger.of(line).starts_with(b"\"")),
+        level,
+        server: connection.key.as_str().into(),
+    };
+    if let Some(clean) = connection.mask.without(params.span.of(line)) {
+        let logger = json::members(&clean).find(|entry| entry.is("logger") && entry.value.starts_with(b"\""));
+        let span = |start: usize, length: usize| Span { start: start as u32, end: (start + length) as u32 };
+        message.logger = logger.map(|logger| span(logger.at, logger.value.len()));
+        message.params = span(0, clean.len());
+        message.line = clean.into();
+    }
+    request.upward.push_log(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_said_is_one_block_for_older_servers() {
+        let said = |result: &str, revision| {
+            sampled(Method::Sample, result.as_bytes(), revision).map(|out| out.map(|o| String::from_utf8(o).unwrap()))
+        };
+        let old = Revision::V2025_06_18;
+        let one = r#"{"role":"assistant","content":[{"type":"image","data":"x"}],"model":"m"}"#;
+        assert_eq!(
+            said(one, old).unwrap().unwrap(),
+            r#"{"role":"assistant","content":{"type":"image","data":"x"},"model":"m"}"#
+        );
+        assert_eq!(said(one, Revision::V2025_11_25), Ok(None));
+        let texts = r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"model":"m"}"#;
+        assert_eq!(said(texts, old).unwrap().unwrap(), r#"{"content":{"type":"text","text":"ab"},"model":"m"}"#);
+        assert_eq!(said(r#"{"content":[{"type":"text","text":"a"},{"type":"tool_use"}]}"#, old), Err(()));
+        assert_eq!(said(r#"{"content":{"type":"text","text":"a"}}"#, old), Ok(None));
+    }
+}

@@ -1,0 +1,151 @@
+//! `input_required` of a modern server, read and checked (MRT-4), and written anew for a modern host.
+
+use bytes::Bytes;
+
+use super::convert::{Question, question};
+use crate::downstream::Answer;
+use crate::gateway::Failure;
+use crate::ident::ServerKey;
+use crate::protocol::capability::Capabilities;
+use crate::protocol::json;
+use crate::protocol::meta;
+use crate::protocol::method::Method;
+use crate::protocol::reply::{Body, ResultSpans};
+use crate::protocol::version::Revision;
+
+/// Questions of one result, at most.
+const MAX_ENTRIES: usize = 32;
+/// Longest state of a server: the sealed one must open again.
+const MAX_STATE: usize = 128 << 10;
+
+/// What a server wants to know.
+pub(super) struct Required {
+    pub(super) entries: Vec<Entry>,
+    /// Its state, a raw string (MRT-1).
+    pub(super) state: Option<String>,
+    /// Other members of its result, each preceded by a comma, and what passes of its `_meta`.
+    others: Vec<u8>,
+    meta: Vec<u8>,
+}
+
+/// One question.
+pub(super) struct Entry {
+    /// Its key, raw, without quotes.
+    pub(super) key: Bytes,
+    pub(super) method: Method,
+    pub(super) params: Option<Bytes>,
+}
+
+/// The result, when it is of this kind.
+pub(super) fn spans_of(answer: &Answer) -> Option<ResultSpans> {
+    match answer.reply.body {
+        Body::Result(spans) => {
+            let kind = spans.result_type?.value.of(&answer.reply.line);
+            (kind == b"\"input_required\"").then_some(spans)
+        }
+        Body::Error(_) => None,
+    }
+}
+
+/// Reads it. Whatever the host did not declare makes the whole of it invalid: dropping single questions would have
+/// the server wait for an answer that never comes (MRT-4, LMB-6).
+pub(super) fn read(
+    answer: &Answer,
+    spans: ResultSpans,
+    server: &ServerKey,
+    declared: &Capabilities,
+) -> Result<Required, Failure> {
+    let line = &answer.reply.line;
+    let invalid = |what| {
+        tracing::warn!(%server, what, "its input_required is not passed on");
+        Failure::invalid_result(server, what)
+    };
+    let mut required = Required { entries: Vec::new(), state: None, others: Vec::new(), meta: Vec::new() };
+    let mut any = false;
+    for member in json::members(spans.whole.of(line)) {
+        if member.is("inputRequests") && member.value.starts_with(b"{") {
+            any = true;
+            for entry in json::members(member.value) {
+                let text = |name| {
+                    let found = json::members(entry.value).find(|inner| inner.is(name));
+                    found.map(|inner| line.slice_ref(inner.value))
+                };
+                let method = text("method").filter(|method| method.starts_with(b"\""));
+                let method = method.and_then(|method| Method::parse(&method[1..method.len() - 1]));
+                let params = text("params").filter(|params| params.starts_with(b"{"));
+                let method = method.filter(|method| declared.permit(*method, params.as_deref()).is_ok());
+                let method = method.ok_or_else(|| invalid("it asks for what this host did not declare"))?;
+                required.entries.push(Entry { key: line.slice_ref(entry.key), method, params });
+            }
+        } else if member.is("requestState") && member.value.starts_with(b"\"") {
+            any = true;
+            if member.value.len() > MAX_STATE {
+                return Err(invalid("its requestState is too long"));
+            }
+            required.state = Some(String::from_utf8_lossy(member.value).into_owned());
+        } else if member.is("_meta") {
+            meta::push_passing(&mut required.meta, member.value);
+        } else if !member.is("resultType") {
+            required.others.extend_from_slice(b",\"");
+            required.others.extend_from_slice(member.key);
+            required.others.extend_from_slice(b"\":");
+            required.others.extend_from_slice(member.value);
+        }
+    }
+    if !any {
+        return Err(invalid("its resultType is input_required, and it asks nothing"));
+    }
+    if required.entries.len() > MAX_ENTRIES {
+        return Err(invalid("it asks too many things at once"));
+    }
+    Ok(required)
+}
+
+impl Required {
+    /// The result for a modern host, with our own state, a raw string.
+    pub(super) fn for_host(&self, server: &ServerKey, state: &str) -> Input {
+        let entries = self.entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
+        let mut input = Input::write(entries, server, state);
+        input.members.extend_from_slice(&self.others);
+        input.meta.clone_from(&self.meta);
+        input
+    }
+}
+
+/// A result that asks a modern host for input, without its type and its server.
+pub struct Input {
+    /// Raw members, without braces.
+    pub members: Vec<u8>,
+    /// Raw members of `_meta`, each followed by a comma.
+    pub meta: Vec<u8>,
+}
+
+impl Input {
+    /// Writes the questions, under these raw keys.
+    pub(super) fn write<'a>(
+        entries: impl Iterator<Item = (&'a [u8], Method, Option<&'a [u8]>)>,
+        server: &ServerKey,
+        state: &str,
+    ) -> Self {
+        let mut members = Vec::new();
+        for (key, method, params) in entries {
+            members.extend_from_slice(if members.is_empty() { b"\"inputRequests\":{\"" } else { b",\"" });
+            members.extend_from_slice(key);
+            members.extend_from_slice(b"\":{\"method\":\"");
+            members.extend_from_slice(method.as_str().as_bytes());
+            members.push(b'"');
+            // A modern host has a form for everything.
+            if let Question::Ask(Some(params)) = question(method, params, server, Revision::LATEST_MODERN) {
+                members.extend_from_slice(b",\"params\":");
+                members.extend_from_slice(&params);
+            }
+            members.push(b'}');
+        }
+        if !members.is_empty() {
+            members.extend_from_slice(b"},");
+        }
+        members.extend_from_slice(b"\"requestState\":");
+        members.extend_from_slice(state.as_bytes());
+        Self { members, meta: Vec::new() }
+    }
+}
