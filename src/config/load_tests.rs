@@ -694,7 +694,7 @@ fn keys_of_the_http_front_are_read() {
     let http = &loaded.settings.http;
     assert_eq!((http.listen.to_string(), http.sse, http.tls.is_none()), ("[::]:0".to_owned(), true, true));
     assert_eq!(loaded.settings.gateway.seal_key.as_ref().map(|key| key.reveal().len()), Some(32));
-    assert!(loaded.serving.configured && loaded.serving.faults.is_empty());
+    assert!(loaded.serving.configured && loaded.serving.faults.is_empty() && loaded.serving.nobody.is_none());
     let notes: Vec<_> = loaded.serving.notes.iter().map(Note::to_string).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with("c.toml:32: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
@@ -703,18 +703,19 @@ fn keys_of_the_http_front_are_read() {
 #[test]
 fn a_door_that_nobody_can_enter_concerns_serve_alone() {
     let serving = |text: &str| World::new().config("c.toml", text).load().serving;
-    let faults = |text: &str| -> Vec<String> { serving(text).faults.iter().map(Fault::to_string).collect() };
+    let nobody = |text: &str| serving(text).nobody.map(|fault| fault.to_string()).unwrap_or_default();
     assert!(!serving(ONE).configured);
-    let none = faults("[http]\nsse = true\n");
-    assert!(none[0].contains("auth.keys: there is no key") && none[0].contains("`onegate key new NAME`"), "{none:?}");
+    let none = nobody("[http]\nsse = true\n");
+    assert!(none.contains("auth.keys: there is no key") && none.contains("`onegate key new NAME`"), "{none}");
     let key = |expires: &str| {
         format!("{{ name = \"n{expires}\", hash = \"sha256:{expires:0<64}\", expires = \"{expires}-01-01\" }}")
     };
-    let past = faults(&format!("[auth]\nkeys = [{}]\n", key("1999")));
-    assert!(past[0].contains("every key has expired"), "{past:?}");
+    let past = nobody(&format!("[auth]\nkeys = [{}]\n", key("1999")));
+    assert!(past.contains("every key has expired"), "{past}");
     let one = serving(&format!("[auth]\nkeys = [{}, {}]\n", key("1999"), key("2999")));
-    assert!(one.faults.is_empty() && one.notes[0].message.contains("`n1999` has expired"), "{one:?}");
-    assert!(faults("[auth]\nmode = \"none\"\n").is_empty());
+    assert!(one.nobody.is_none() && one.notes[0].message.contains("`n1999` has expired"), "{one:?}");
+    assert_eq!(nobody("[auth]\nmode = \"none\"\n"), "");
+    let faults = |text: &str| -> Vec<String> { serving(text).faults.iter().map(Fault::to_string).collect() };
     let tls = faults("[http]\ntls = { cert = \"c.pem\", key = \"k.pem\" }\n[auth]\nmode = \"none\"\n");
     assert_eq!(
         tls,

@@ -60,7 +60,8 @@ pub(super) struct Gateway {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The key of seals (cursors, states of requests) that several gateways of one service share; at least 32
-    /// characters. Default: made once, kept in the state folder. References are expanded.
+    /// characters. Several, with a comma or blank between: the first seals, the others still open. Default: made
+    /// once, kept in the state folder. References are expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key: Option<String>,
 }

@@ -30,8 +30,10 @@ const SHORTEST_SEAL_KEY: usize = 32;
 pub struct Serving {
     /// Whether the configuration says anything of `[http]` or `[auth]`.
     pub configured: bool,
-    /// What keeps `serve` from starting.
+    /// What keeps `serve` from starting, and is a fault of the configuration.
     pub faults: Vec<Fault>,
+    /// Nobody can enter: keeps `serve` from starting, but may be a configuration that is not complete yet.
+    pub nobody: Option<Fault>,
     /// What people should know before they serve others.
     pub notes: Vec<Note>,
 }
@@ -64,7 +66,9 @@ impl Front<'_, '_> {
         self.faults.append(&mut findings.faults);
         self.faults.append(&mut findings.missing);
         let text = text?;
-        if text.len() < SHORTEST_SEAL_KEY {
+        // Several may stand there, the newest first: what was sealed with an older one still opens.
+        let mut keys = text.split([',', ' ', '\n', '\t']).filter(|key| !key.is_empty()).peekable();
+        if keys.peek().is_none() || keys.any(|key| key.len() < SHORTEST_SEAL_KEY) {
             let message =
                 format!("is shorter than {SHORTEST_SEAL_KEY} characters; `openssl rand -base64 32` makes one");
             self.fault(PATH, message);
@@ -244,7 +248,6 @@ impl Front<'_, '_> {
             }
             return;
         };
-        let fault = self.fault_at("auth.keys", message.to_owned());
-        self.serving.faults.push(fault);
+        self.serving.nobody = Some(self.fault_at("auth.keys", message.to_owned()));
     }
 }
