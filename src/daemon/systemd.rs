@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
+use tokio::time::MissedTickBehavior;
 
 /// The socket that a service manager listens on for us, if any.
 #[derive(Default)]
@@ -37,13 +38,37 @@ pub(super) fn tell(states: &[NotifyState<'_>]) {
 /// Tells it again and again that we are alive, twice in the time that it waits for that. Runs where the work is done:
 /// when that stands still, so does this.
 pub(super) async fn beat() -> Infallible {
-    let mut micros = 0;
-    if !sd_notify::watchdog_enabled(false, &mut micros) || micros < 2 {
+    let variable = |name| std::env::var(name).ok();
+    let Some(patience) = patience(variable("WATCHDOG_USEC").as_deref(), variable("WATCHDOG_PID").as_deref()) else {
         return std::future::pending().await;
-    }
-    let mut beats = tokio::time::interval(Duration::from_micros(micros / 2));
+    };
+    let mut beats = tokio::time::interval(patience / 2);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         beats.tick().await;
         tell(&[NotifyState::Watchdog]);
+    }
+}
+
+/// How long a silence of ours is borne, if at all. A process number is not always given; one that is not ours means
+/// somebody else.
+fn patience(micros: Option<&str>, process: Option<&str>) -> Option<Duration> {
+    let meant = process.is_none_or(|process| process.parse() == Ok(std::process::id()));
+    let micros = micros?.parse().ok().filter(|micros| meant && *micros > 1)?;
+    Some(Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_for_us_or_not() {
+        let ours = std::process::id().to_string();
+        assert_eq!(patience(Some("30000000"), None), Some(Duration::from_secs(30)));
+        assert_eq!(patience(Some("30000000"), Some(&ours)), Some(Duration::from_secs(30)));
+        for (micros, process) in [(None, None), (Some("30000000"), Some("1")), (Some("x"), None), (Some("0"), None)] {
+            assert_eq!(patience(micros, process), None);
+        }
     }
 }
