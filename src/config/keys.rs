@@ -45,9 +45,14 @@ pub fn name_problem(text: &str) -> Option<String> {
 
 /// Why a text is no hash. Not shown: somebody may have put the secret there.
 pub(super) fn hash_problem(text: &str) -> Option<String> {
-    parse_hash(text).is_none().then(|| {
-        "is not `sha256:` and 64 hexadecimal digits; `onegate key new NAME` makes a key and its hash".to_owned()
-    })
+    match parse_hash(text) {
+        None => Some(
+            "is not `sha256:` and 64 hexadecimal digits; `onegate key new NAME` makes a key and its hash".to_owned(),
+        ),
+        // What a script hashes when its variable is empty: whoever brings no key would have this one.
+        Some(hash) if hash[..] == Sha256::digest(b"")[..] => Some("is the hash of an empty key".to_owned()),
+        Some(_) => None,
+    }
 }
 
 /// Reads a hash.
@@ -77,6 +82,8 @@ mod tests {
         for bad in ["", "sha256:", &digits, &format!("sha256:{digits}0"), &format!("md5:{digits}"), "sha256:s3cret"] {
             assert!(hash_problem(bad).is_some_and(|why| !why.contains("s3cret")), "{bad}");
         }
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert!(hash_problem(&format!("sha256:{empty}")).is_some_and(|why| why.contains("empty key")));
         for good in ["ci", "Alice.B", "a@b.example", "1"] {
             assert_eq!(name_problem(good), None, "{good}");
         }
