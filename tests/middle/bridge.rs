@@ -358,11 +358,11 @@ async fn mrt2_a_state_opens_for_its_own_call_alone_and_not_for_ever() {
         host.ask(n + 10, "tools/call", ask_modern(all(), extra)).await;
         assert_eq!(host.answer(n + 10).await["error"]["code"], -32602, "{n}");
     }
-    tokio::time::sleep(Duration::from_secs(901)).await;
+    server.quiet(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(900)).await;
     host.ask(3, "tools/call", ask_modern(all(), json!({"requestState": state}))).await;
     let error = host.answer(3).await["error"].clone();
     assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-32602), &json!("request-state-expired")));
-    server.quiet(Duration::from_secs(1)).await;
     world.end().await;
 }
 
