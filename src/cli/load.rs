@@ -11,9 +11,19 @@ use crate::telemetry;
 
 /// Loads the configuration and starts logging. `Err` inside means: told, end so.
 pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Result<Loaded, Exit>> {
+    load_with(common, json, None)
+}
+
+/// The same with a flag of the command itself.
+pub(super) fn load_with(
+    common: &Common,
+    json: bool,
+    flag: Option<(Flag, String)>,
+) -> anyhow::Result<Result<Loaded, Exit>> {
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&common.config);
     options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
+    options.flags.extend(flag);
     let mut loaded = config::load(&options);
     if let Ok(Loaded { untrusted: Some(candidate), .. }) = &loaded
         && agrees(candidate)?

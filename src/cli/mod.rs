@@ -7,10 +7,12 @@ mod check;
 mod demo;
 mod demo_server;
 mod exit;
+mod key;
 mod load;
 mod out;
 mod progress;
 mod run;
+mod serve;
 mod tools;
 mod trust;
 
@@ -44,6 +46,8 @@ struct Common {
 enum Command {
     /// Serve a host on standard input and output: what goes into a host's configuration.
     Run(run::Args),
+    /// Serve a team over HTTP, until told to stop.
+    Serve(serve::Args),
     /// Check the configuration without starting anything: all faults at once.
     Check(check::Args),
     /// Start the servers and show the tools as a host sees them, with their size.
@@ -52,6 +56,8 @@ enum Command {
     Call(call::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
+    /// Make keys for hosts of `serve`.
+    Key(key::Args),
     /// See it work: two small built-in servers, their tools, a call.
     Demo(demo::Args),
     /// Print the JSON Schema of the configuration, for editors.
@@ -78,10 +84,12 @@ pub fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Call(args) => call::run(args),
         Command::Trust(args) => trust::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Schema => out::text(&crate::config::json_schema()).map(|()| Exit::Fine),
         Command::Completions { shell } => {

@@ -6,12 +6,13 @@ use super::exit::Exit;
 use super::progress::Starting;
 use super::{Common, load, out, run};
 use crate::catalog::tokens;
-use crate::config::settings::Settings;
+use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
-use crate::ident::{Kind, ServerKey};
+use crate::ident::Kind;
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
+use crate::telemetry::mask::Mask;
 
 /// Flags of `tools`.
 #[derive(clap::Args)]
@@ -150,11 +151,9 @@ pub(super) fn tell_failed(gateway: &Gateway) -> bool {
         if !matches!(*server.state().borrow(), State::Ready { .. } | State::Idle) {
             any = true;
             let why = server.last_error().unwrap_or_else(|| "it was not ready in time".to_owned());
-            let command = server.settings().launch().map_or("", |launch| launch.command.as_str());
             out::say(&format!("onegate: server {} cannot be used: {why}", server.key()));
-            if !command.is_empty() {
-                let command = shown_str(command);
-                out::say(&hint(server.key(), &command, &why));
+            if let Some(hint) = hint(server.settings(), &why) {
+                out::say(&hint);
             }
         }
     }
@@ -162,10 +161,24 @@ pub(super) fn tell_failed(gateway: &Gateway) -> bool {
 }
 
 /// What to do about a server that could not be used.
-fn hint(server: &ServerKey, command: &str, why: &str) -> String {
-    if why.contains("was not ready within") {
-        format!("  raise servers.{server}.timeouts.start, or run its command {command:?} once by hand")
-    } else {
-        format!("  try its command {command:?} by hand")
-    }
+fn hint(server: &ServerSettings, why: &str) -> Option<String> {
+    let slow = why.contains("was not ready within");
+    let key = &server.key;
+    let (by_hand, thing) = match &server.reach {
+        Ok(Reach::Launch(launch)) => {
+            let command = shown_str(&launch.command);
+            (format!("run its command {command:?} once by hand"), format!("try its command {command:?} by hand"))
+        }
+        Ok(Reach::Remote(remote)) => {
+            // Without path and query, which may hold secrets; the rest may have come out of one as well.
+            let origin = Mask::new(&remote.secrets).shown(&remote.url.origin().ascii_serialization());
+            (
+                format!("look whether {origin} answers"),
+                format!("look whether {origin} answers, and at servers.{key}.url and .headers"),
+            )
+        }
+        // The fault itself says it.
+        Err(_) => return None,
+    };
+    Some(if slow { format!("  raise servers.{key}.timeouts.start, or {by_hand}") } else { format!("  {thing}") })
 }

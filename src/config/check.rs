@@ -14,32 +14,29 @@ use super::period;
 use super::tree::{Entry, Node, Pos, Value};
 use crate::shown::shown_str as shown;
 
+/// What is wrong with a text, if anything.
+pub(super) type Problem = fn(&str) -> Option<String>;
+
 /// What may stand at a key.
 pub(super) enum Shape {
-    /// Any text.
-    Text,
-    /// A text that is not empty.
-    Name,
+    /// A text that this finds nothing wrong with.
+    Text(Problem),
     /// `true` or `false`.
     Bool,
     /// A whole number within bounds.
     Count { min: i64, max: i64 },
     /// A duration within bounds; where `never`, also that word.
     Period { never: bool, min: Duration, max: Duration },
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// Log directives.
-    Log,
-    /// What stands before `__`, or nothing.
-    Prefix,
-    /// A list of patterns.
-    Patterns,
-    /// A list of any texts.
-    Texts,
-    /// Names of variables and their texts.
-    Variables,
-    /// Keys of servers and what each is.
-    Servers(&'static Shape),
+    /// One of these words; those of `later` are known, but not to this version.
+    Word { words: &'static [&'static str], later: &'static [&'static str] },
+    /// A list of texts that this finds nothing wrong with.
+    Texts(Problem),
+    /// Names that this finds nothing wrong with, and any texts.
+    Named(Problem),
+    /// Names that this finds nothing wrong with, and what each is.
+    Members { name: Problem, each: &'static Shape },
+    /// A list of tables.
+    Tables(&'static Shape),
     /// These keys.
     Table(&'static [(&'static str, Shape)]),
 }
@@ -56,11 +53,11 @@ impl Check<'_> {
     /// Checks `node`; false when it must be left out. Its bad members are taken out.
     pub(super) fn node(&mut self, node: &mut Node, shape: &Shape, path: &str) -> bool {
         let problem = match shape {
-            Shape::Table(keys) => return self.table(node, path, |name| find(keys, name), keys),
-            Shape::Servers(server) => return self.servers(node, server, path),
-            Shape::Variables => return self.variables(node, path),
-            Shape::Texts => return self.list(node, path, |_| None),
-            Shape::Patterns => return self.list(node, path, pattern_problem),
+            Shape::Table(keys) => return self.table(node, path, keys),
+            Shape::Members { name, each } => return self.named_members(node, *name, each, path),
+            Shape::Named(name) => return self.named_texts(node, *name, path),
+            Shape::Texts(problem) => return self.list(node, path, *problem),
+            Shape::Tables(each) => return self.tables(node, each, path),
             Shape::Bool => (!matches!(node.value, Value::Bool(_))).then(|| expected("`true` or `false`", node)),
             Shape::Count { min, max } => {
                 if let Value::Integer(number) = node.value {
@@ -69,16 +66,14 @@ impl Check<'_> {
                     Some(expected("a whole number", node))
                 }
             }
-            Shape::Text | Shape::Name | Shape::Period { .. } | Shape::Word(_) | Shape::Log | Shape::Prefix => {
-                match node.as_text() {
-                    Some(text) => text_problem(text, shape),
-                    None => Some(expected("a text", node)),
-                }
-            }
+            Shape::Text(_) | Shape::Period { .. } | Shape::Word { .. } => match node.as_text() {
+                Some(text) => text_problem(text, shape),
+                None => Some(expected("a text", node)),
+            },
         };
         let Some(message) = problem else { return true };
         let meant = match (shape, node.as_text()) {
-            (Shape::Word(words), Some(text)) => nearest(text, words.iter().copied()),
+            (Shape::Word { words, .. }, Some(text)) => nearest(text, words.iter().copied()),
             _ => None,
         };
         self.fault(node.at, path, message, meant);
@@ -121,46 +116,31 @@ impl Check<'_> {
         true
     }
 
-    fn table<'k>(
-        &mut self,
-        node: &mut Node,
-        path: &str,
-        shape_of: impl Fn(&str) -> Option<&'k Shape>,
-        keys: &[(&'static str, Shape)],
-    ) -> bool {
+    fn table(&mut self, node: &mut Node, path: &str, keys: &'static [(&'static str, Shape)]) -> bool {
         self.members(node, path, |check, entry, path| {
-            if let Some(shape) = shape_of(&entry.name) {
+            if let Some(shape) = find(keys, &entry.name) {
                 return check.node(&mut entry.node, shape, path);
             }
             let meant = nearest(&entry.name, keys.iter().map(|(name, _)| *name));
-            let message = if entry.name == "url" {
-                "remote servers are not supported by this version; only those with a `command` are"
-            } else {
-                "unknown key"
-            };
-            let meant = meant.filter(|_| entry.name != "url");
-            check.fault(entry.at, path, message.to_owned(), meant);
+            check.fault(entry.at, path, "unknown key".to_owned(), meant);
             false
         })
     }
 
-    fn servers(&mut self, node: &mut Node, server: &'static Shape, path: &str) -> bool {
+    fn named_members(&mut self, node: &mut Node, name: Problem, each: &'static Shape, path: &str) -> bool {
         self.members(node, path, |check, entry, path| {
-            let fits = match ServerKey::new(&entry.name) {
-                Ok(_) => true,
-                Err(error) => {
-                    check.fault(entry.at, path, error.to_string(), None);
-                    false
-                }
-            };
-            check.node(&mut entry.node, server, path) && fits
+            let problem = name(&entry.name);
+            let fits = problem.is_none();
+            if let Some(message) = problem {
+                check.fault(entry.at, path, message, None);
+            }
+            check.node(&mut entry.node, each, path) && fits
         })
     }
 
-    fn variables(&mut self, node: &mut Node, path: &str) -> bool {
+    fn named_texts(&mut self, node: &mut Node, name: Problem, path: &str) -> bool {
         self.members(node, path, |check, entry, path| {
-            if entry.name.is_empty() || entry.name.contains(['=', '\0']) {
-                let message = "is not a name of a variable".to_owned();
+            if let Some(message) = name(&entry.name) {
                 check.fault(entry.at, path, message, None);
                 return false;
             }
@@ -174,7 +154,23 @@ impl Check<'_> {
         })
     }
 
-    fn list(&mut self, node: &mut Node, path: &str, problem: impl Fn(&str) -> Option<String>) -> bool {
+    /// The bad members of an element are taken out, not the element: the others keep their places in the list.
+    fn tables(&mut self, node: &mut Node, each: &'static Shape, path: &str) -> bool {
+        if !matches!(node.value, Value::List(_)) {
+            self.fault(node.at, path, expected("a list of tables", node), None);
+            return false;
+        }
+        let Value::List(items) = &mut node.value else {
+            return false;
+        };
+        let mut fit = true;
+        for (index, item) in items.iter_mut().enumerate() {
+            fit &= self.node(item, each, &format!("{path}[{index}]"));
+        }
+        fit
+    }
+
+    fn list(&mut self, node: &mut Node, path: &str, problem: Problem) -> bool {
         if !matches!(node.value, Value::List(_)) {
             self.fault(node.at, path, expected("a list of texts", node), None);
             return false;
@@ -218,21 +214,58 @@ fn expected(what: &str, node: &Node) -> String {
 
 fn text_problem(text: &str, shape: &Shape) -> Option<String> {
     match shape {
-        Shape::Name => text.is_empty().then(|| "must not be empty".to_owned()),
+        Shape::Text(problem) => problem(text),
         Shape::Period { never, min, max } => period_problem(text, *never, *min, *max),
-        Shape::Word(words) if words.contains(&text) => None,
-        Shape::Word(words) => Some(format!("`{}` is not one of {}", shown(text), words.join(", "))),
-        Shape::Log => log_problem(text),
-        Shape::Prefix => prefix_problem(text),
-        Shape::Text
-        | Shape::Bool
+        Shape::Word { words, .. } if words.contains(&text) => None,
+        Shape::Word { later, .. } if later.contains(&text) => {
+            Some(format!("`{}` is not supported by this version", shown(text)))
+        }
+        Shape::Word { words, .. } => Some(format!("`{}` is not one of {}", shown(text), words.join(", "))),
+        Shape::Bool
         | Shape::Count { .. }
-        | Shape::Patterns
-        | Shape::Texts
-        | Shape::Variables
-        | Shape::Servers(_)
+        | Shape::Texts(_)
+        | Shape::Named(_)
+        | Shape::Members { .. }
+        | Shape::Tables(_)
         | Shape::Table(_) => None,
     }
+}
+
+/// Any text will do.
+pub(super) fn any(_: &str) -> Option<String> {
+    None
+}
+
+/// Any text but the empty one.
+pub(super) fn not_empty(text: &str) -> Option<String> {
+    text.is_empty().then(|| "must not be empty".to_owned())
+}
+
+/// Why a text is no key of a server.
+pub(super) fn server_key_problem(text: &str) -> Option<String> {
+    ServerKey::new(text).err().map(|error| error.to_string())
+}
+
+/// Why a text is no name of a profile.
+pub(super) fn profile_name_problem(text: &str) -> Option<String> {
+    let shaped = text.len() <= 32
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    (!shaped).then(|| "the name of a profile is 1 to 32 of a-z, 0-9 and -, beginning with a letter".to_owned())
+}
+
+/// Why a text is no name of a variable.
+pub(super) fn variable_problem(text: &str) -> Option<String> {
+    (text.is_empty() || text.contains(['=', '\0'])).then(|| "is not a name of a variable".to_owned())
+}
+
+/// Why a text is no pattern over `<server>/<native name>`. One without a `/` would match nothing and hide or show
+/// the wrong things in silence; a leading `*` may stand for the server and its `/`.
+pub(super) fn target_problem(text: &str) -> Option<String> {
+    pattern_problem(text).or_else(|| {
+        (!text.contains('/') && !text.starts_with('*'))
+            .then(|| format!("`{}` names no server; write for example `files/read_*` or `*/read_*`", shown(text)))
+    })
 }
 
 fn period_problem(text: &str, never: bool, min: Duration, max: Duration) -> Option<String> {
@@ -251,7 +284,7 @@ fn period_problem(text: &str, never: bool, min: Duration, max: Duration) -> Opti
 }
 
 /// A prefix is read together with `__` and a native name; it must not be able to imitate that (D032, N-14).
-fn prefix_problem(text: &str) -> Option<String> {
+pub(super) fn prefix_problem(text: &str) -> Option<String> {
     let shaped = text.is_empty()
         || text.starts_with(|c: char| c.is_ascii_alphabetic())
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
@@ -276,7 +309,7 @@ fn prefix_problem(text: &str) -> Option<String> {
     }
 }
 
-fn log_problem(text: &str) -> Option<String> {
+pub(super) fn log_problem(text: &str) -> Option<String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let level = |word: &str| LEVELS.iter().any(|known| known.eq_ignore_ascii_case(word));
     for part in text.split(',').map(str::trim) {
@@ -300,7 +333,7 @@ fn log_problem(text: &str) -> Option<String> {
 }
 
 /// Why a text is no pattern; the rules are those by which it will be matched.
-fn pattern_problem(text: &str) -> Option<String> {
+pub(super) fn pattern_problem(text: &str) -> Option<String> {
     Pattern::new(text).err().map(|error| shown(&error.to_string()))
 }
 

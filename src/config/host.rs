@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ident::ServerKey;
 
+use super::address;
 use super::tree::{Entry, Node, Pos, Value};
 use crate::shown::shown_str as shown;
 
@@ -17,8 +18,8 @@ use crate::shown::shown_str as shown;
 pub(super) struct Guest {
     /// Its name there, when that is not its key.
     pub title: Option<String>,
-    /// The member that names its address, when it is a remote one; and where that is.
-    pub remote: Option<(String, Pos)>,
+    /// Why it cannot be reached as it is described there: the member that says so, where that is, and the reason.
+    pub trouble: Option<(String, Pos, String)>,
 }
 
 /// A host's file in our shape.
@@ -31,8 +32,8 @@ pub(super) struct Adopted {
 /// Members that hold the servers, for every host that keeps them in a map.
 const MAPS: [&str; 2] = ["mcpServers", "context_servers"];
 
-/// Members that name the address of a remote server.
-const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
+/// Members that name the address of a remote server, the most telling first.
+const ADDRESSES: [&str; 4] = ["httpUrl", "serverUrl", "url", "uri"];
 
 /// The member that holds the servers, when `root` is a host's file.
 ///
@@ -90,20 +91,21 @@ fn server(entry: Entry, key: String, notes: &mut Vec<(Pos, String)>) -> Option<(
         notes.push((at, format!("`{}` is this gateway itself and is left out", shown(&title))));
         return None;
     }
-    let mut guest = Guest { title: None, remote: None };
-    let mut unread = Vec::new();
+    let mut guest = Guest { title: None, trouble: None };
+    let mut found = Found::default();
     let mut node = entry.node;
     if let Value::Table(members) = &mut node.value {
-        let mut kept = Vec::with_capacity(members.len());
         for member in std::mem::take(members) {
-            if let Some(unknown) = take(member, &mut kept, &mut guest) {
-                unread.push(unknown);
-            }
+            found.take(member);
         }
-        *members = kept;
+        found.settle(&mut guest);
+        *members = found.kept;
     }
-    if !unread.is_empty() {
-        notes.push((at, format!("`{}`: not read: {}", shown(&title), listed(&unread))));
+    if !found.unread.is_empty() {
+        notes.push((at, format!("`{}`: not read: {}", shown(&title), listed(&found.unread))));
+    }
+    for header in found.ours {
+        notes.push((at, format!("`{}`: the header `{}` is made by the gateway itself", shown(&title), shown(&header))));
     }
     if title != key {
         guest.title = Some(title);
@@ -112,46 +114,118 @@ fn server(entry: Entry, key: String, notes: &mut Vec<(Pos, String)>) -> Option<(
     Some((entry, guest))
 }
 
-/// Takes one member over into `kept` or `guest`; gives back its name when it means nothing to us.
-fn take(mut member: Entry, kept: &mut Vec<Entry>, guest: &mut Guest) -> Option<String> {
-    if matches!(member.node.value, Value::Other("null")) {
-        return None;
-    }
-    match member.name.as_str() {
-        "command" | "cwd" => kept.push(member),
-        "args" => {
-            if let Value::List(items) = &mut member.node.value {
-                items.iter_mut().for_each(scalar_to_text);
-            }
-            kept.push(member);
+/// What a host's file says of one server.
+#[derive(Default)]
+struct Found {
+    /// The members of our shape.
+    kept: Vec<Entry>,
+    /// Its address, by any of its names.
+    address: Option<Entry>,
+    /// Its transport, by any of its names.
+    transport: Option<(Entry, String)>,
+    /// Members that mean nothing to us.
+    unread: Vec<String>,
+    /// Headers that are not the operator's to set.
+    ours: Vec<String>,
+}
+
+impl Found {
+    /// Takes one member over.
+    fn take(&mut self, mut member: Entry) {
+        if matches!(member.node.value, Value::Other("null")) {
+            return;
         }
-        "env" => {
-            if let Value::Table(variables) = &mut member.node.value {
-                for variable in variables {
-                    scalar_to_text(&mut variable.node);
+        match member.name.as_str() {
+            "command" | "cwd" => self.kept.push(member),
+            "args" => {
+                if let Value::List(items) = &mut member.node.value {
+                    items.iter_mut().for_each(scalar_to_text);
+                }
+                self.kept.push(member);
+            }
+            "env" | "headers" => {
+                if let Value::Table(texts) = &mut member.node.value {
+                    texts.iter_mut().for_each(|text| scalar_to_text(&mut text.node));
+                    if member.name == "headers" {
+                        // Hosts' files often say what every client sends anyway.
+                        let (ours, theirs) =
+                            std::mem::take(texts).into_iter().partition(|text| address::is_ours(&text.name));
+                        *texts = theirs;
+                        let ours: Vec<Entry> = ours;
+                        self.ours.extend(ours.into_iter().map(|text| text.name));
+                    }
+                }
+                self.kept.push(member);
+            }
+            "disabled" | "enabled" => {
+                if let Value::Bool(truth) = member.node.value {
+                    member.node.value = Value::Bool(truth == (member.name == "enabled"));
+                }
+                member.name = "enabled".to_owned();
+                let off = matches!(member.node.value, Value::Bool(false));
+                // Said both ways, off wins.
+                match self.kept.iter_mut().find(|entry| entry.name == "enabled") {
+                    Some(before) if off => *before = member,
+                    Some(_) => {}
+                    None => self.kept.push(member),
                 }
             }
-            kept.push(member);
-        }
-        "disabled" | "enabled" => {
-            if let Value::Bool(truth) = member.node.value {
-                member.node.value = Value::Bool(truth == (member.name == "enabled"));
+            "type" | "transport" => match member.node.as_text().map(str::to_ascii_lowercase) {
+                Some(word) => self.transport = Some((member, word)),
+                None => self.unread.push(member.name),
+            },
+            name if ADDRESSES.contains(&name) => {
+                let rank = |name: &str| ADDRESSES.iter().position(|known| *known == name);
+                if let Some(other) = self.address.take_if(|known| rank(&known.name) <= rank(&member.name)) {
+                    self.unread.push(member.name);
+                    self.address = Some(other);
+                } else if let Some(other) = self.address.replace(member) {
+                    self.unread.push(other.name);
+                }
             }
-            member.name = "enabled".to_owned();
-            let off = matches!(member.node.value, Value::Bool(false));
-            // Said both ways, off wins.
-            match kept.iter_mut().find(|entry| entry.name == "enabled") {
-                Some(before) if off => *before = member,
-                Some(_) => {}
-                None => kept.push(member),
-            }
+            _ => self.unread.push(member.name),
         }
-        "type" | "transport" => {}
-        name if ADDRESSES.contains(&name) => guest.remote = Some((member.name, member.at)),
-        _ => return Some(member.name),
     }
-    None
+
+    /// Decides between program and address when all members are known.
+    fn settle(&mut self, guest: &mut Guest) {
+        let has_command = self.kept.iter().any(|entry| entry.name == "command");
+        let remote = match (&self.transport, &self.address, has_command) {
+            (_, None, _) => false,
+            (_, Some(_), false) => true,
+            (Some((_, word)), Some(_), true) => word != "stdio" && word != "local",
+            (None, Some(_), true) => false,
+        };
+        let strange: &[&str] = if remote { &["command", "args", "env", "cwd"] } else { &["headers"] };
+        let (strange, kept) =
+            std::mem::take(&mut self.kept).into_iter().partition(|entry| strange.contains(&entry.name.as_str()));
+        self.kept = kept;
+        let strange: Vec<Entry> = strange;
+        self.unread.extend(strange.into_iter().map(|entry| entry.name));
+        let Some(mut address) = self.address.take() else { return };
+        if !remote {
+            self.unread.push(address.name);
+            return;
+        }
+        match self.transport.take() {
+            Some((mut member, word)) if word == "sse" => {
+                member.name = "transport".to_owned();
+                member.node.value = Value::Text(word);
+                self.kept.push(member);
+            }
+            Some((member, word)) if !STREAMABLE.contains(&word.as_str()) => {
+                let message = format!("the transport `{}` is not known; `http` and `sse` are", shown(&word));
+                guest.trouble = Some((member.name, member.at, message));
+            }
+            Some(_) | None => {}
+        }
+        address.name = "url".to_owned();
+        self.kept.push(address);
+    }
 }
+
+/// What hosts call Streamable HTTP.
+const STREAMABLE: [&str; 6] = ["http", "streamable-http", "streamablehttp", "streamable_http", "remote", "url"];
 
 /// A host's file may hold the one entry that starts us: starting it would start it again, without end.
 fn is_ourselves(server: &Node) -> bool {

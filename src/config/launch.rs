@@ -1,4 +1,4 @@
-//! How one server is started: references put in, paths resolved, the child's environment made (I-11).
+//! How one child is started: references put in, paths resolved, the child's environment made (I-11).
 //!
 //! What is missing on this machine (a variable, a file, a command) disables this server alone; what is wrong in
 //! the text is a fault of the file. Neither ever holds an expanded value (I-34). Called by `resolve`.
@@ -13,37 +13,14 @@ use sha2::{Digest as _, Sha256};
 use crate::ident::Secret;
 
 use super::check::join;
-use super::environment::Environment;
-use super::fault::{Fault, Note};
-use super::layers::{Layer, Origins};
-use super::references::{Style, Trouble, expand};
+use super::ground::{Findings, Ground, Maker, names_a_secret};
 use super::schema::Server;
 use super::settings::Launch;
 use crate::shown::shown_str as shown;
 
-/// What starting servers needs to know, the same for all of them.
-pub(super) struct Ground<'a> {
-    pub environment: &'a Environment,
-    /// What every child sees.
-    pub inherited: BTreeMap<OsString, Secret>,
-    pub cwd: &'a Path,
-    pub layers: &'a [Layer],
-    pub origins: &'a Origins,
-}
-
-/// What making one launch found out.
-#[derive(Default)]
-pub(super) struct Findings {
-    /// Wrong in the text.
-    pub faults: Vec<Fault>,
-    /// Missing on this machine.
-    pub missing: Vec<Fault>,
-    pub notes: Vec<Note>,
-}
-
 /// Makes the launch of the server at `path` (`servers.KEY`); `None` when the findings say why not.
 pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings: &mut Findings) -> Option<Launch> {
-    let mut maker = Maker { ground, findings, secrets: Vec::new() };
+    let mut maker = Maker::new(ground, findings);
     let command_path = join(path, "command");
     let command = server.command.as_deref()?;
     let program = maker.text(command, &command_path);
@@ -85,76 +62,7 @@ pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings:
     })
 }
 
-/// Whether what a variable of this name holds is likely to be confidential, though it is written in the open.
-fn names_a_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    ["TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CREDENTIAL"].iter().any(|word| name.contains(word))
-}
-
-impl Findings {
-    fn is_clean(&self) -> bool {
-        self.faults.is_empty() && self.missing.is_empty()
-    }
-}
-
-struct Maker<'a, 'g> {
-    ground: &'a Ground<'g>,
-    findings: &'a mut Findings,
-    /// What references put in.
-    secrets: Vec<Secret>,
-}
-
 impl Maker<'_, '_> {
-    fn fault(&self, path: &str, message: String, nearest: Option<&str>) -> Fault {
-        Fault {
-            place: self.ground.origins.place(path, self.ground.layers),
-            key: path.to_owned(),
-            message,
-            nearest: nearest.map(str::to_owned),
-        }
-    }
-
-    fn missing(&mut self, path: &str, message: String) {
-        let fault = self.fault(path, message, None);
-        self.findings.missing.push(fault);
-    }
-
-    /// Whose rules the text at `path` follows, and where its relative paths start.
-    fn origin(&self, path: &str) -> (Style, &Path) {
-        match self.ground.origins.get(path, self.ground.layers) {
-            Some((layer, _)) => (layer.style, &layer.base),
-            None => (Style::Own, self.ground.cwd),
-        }
-    }
-
-    /// The text at `path` with its references put in.
-    fn text(&mut self, text: &str, path: &str) -> Option<String> {
-        let (style, base) = self.origin(path);
-        match expand(text, style, self.ground.environment, base) {
-            Ok(expanded) => {
-                for name in expanded.bare {
-                    let message = format!(
-                        "{path}: `${{{name}}}` is handed on as it stands; write `${{env:{name}}}` for the \
-                         variable, or `$${{{name}}}` to say that this is meant"
-                    );
-                    let place = self.ground.origins.place(path, self.ground.layers);
-                    self.findings.notes.push(Note { place, message });
-                }
-                self.secrets.extend(expanded.put_in.into_iter().map(Secret::new));
-                Some(expanded.text)
-            }
-            Err(Trouble::Syntax { message, nearest }) => {
-                let fault = self.fault(path, message, nearest);
-                self.findings.faults.push(fault);
-                None
-            }
-            Err(Trouble::Missing(message)) => {
-                self.missing(path, message);
-                None
-            }
-        }
-    }
-
     /// The working folder; an error when the findings say why there is none.
     fn cwd(&mut self, server: &Server, path: &str) -> Result<Option<PathBuf>, ()> {
         let Some(written) = server.cwd.as_deref() else {

@@ -93,7 +93,9 @@ impl Origins {
                 Value::Table(members) => self.table(layer, members, &path),
                 Value::List(items) => {
                     for (index, item) in items.iter().enumerate() {
-                        self.0.insert(format!("{path}[{index}]"), (layer, item.at));
+                        let path = format!("{path}[{index}]");
+                        self.0.insert(path.clone(), (layer, item.at));
+                        self.table(layer, item.entries(), &path);
                     }
                 }
                 Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Other(_) => {}
@@ -170,10 +172,10 @@ fn place_at(path: &str, text: &str) -> Node {
     let mut names = Vec::new();
     let mut rest = Some(path);
     while let Some(part) = rest {
-        if matches!(shape, Some(Shape::Variables)) {
+        if matches!(shape, Some(Shape::Named(_))) {
             // Names of variables keep their case, and may hold `__`.
             names.push(part.to_owned());
-            shape = Some(&Shape::Text);
+            shape = Some(&Shape::Text(check::any));
             break;
         }
         let (first, after) = match part.split_once("__") {
@@ -182,9 +184,9 @@ fn place_at(path: &str, text: &str) -> Node {
         };
         let lowered = first.to_ascii_lowercase();
         match shape {
-            Some(Shape::Servers(server)) => {
+            Some(Shape::Members { each, .. }) => {
                 names.push(lowered.replace('_', "-"));
-                shape = Some(server);
+                shape = Some(each);
             }
             Some(Shape::Table(keys)) => {
                 shape = check::find(keys, &lowered);
@@ -208,10 +210,10 @@ fn leaf(shape: Option<&Shape>, text: &str) -> Node {
     };
     let value = match shape {
         Some(Shape::Bool | Shape::Count { .. }) => written(),
-        Some(Shape::Patterns | Shape::Texts | Shape::Variables | Shape::Servers(_) | Shape::Table(_)) => written(),
-        Some(Shape::Text | Shape::Name | Shape::Period { .. } | Shape::Word(_) | Shape::Log | Shape::Prefix) | None => {
-            None
+        Some(Shape::Texts(_) | Shape::Named(_) | Shape::Members { .. } | Shape::Tables(_) | Shape::Table(_)) => {
+            written()
         }
+        Some(Shape::Text(_) | Shape::Period { .. } | Shape::Word { .. }) | None => None,
     };
     value.unwrap_or_else(|| Node::new(Pos::default(), Value::Text(text.to_owned())))
 }

@@ -13,6 +13,7 @@ use super::host::{self, Guest};
 use super::layers::{self, Layer};
 use super::references::Style;
 use super::resolve::{self, Resolved};
+use super::serving::Serving;
 use super::settings::Settings;
 use super::tree::{self, Broken, Node, Pos};
 use super::{jsonc, schema, trust};
@@ -22,6 +23,18 @@ use super::{jsonc, schema, trust};
 pub enum Flag {
     /// `--log`, for `telemetry.log`.
     Log,
+    /// `--listen`, for `http.listen`.
+    Listen,
+}
+
+impl Flag {
+    /// Its name, and the key that it stands for.
+    const fn key(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::Log => ("--log", ["telemetry", "log"]),
+            Self::Listen => ("--listen", ["http", "listen"]),
+        }
+    }
 }
 
 /// From where to load.
@@ -61,6 +74,8 @@ pub struct Loaded {
     pub sources: Vec<PathBuf>,
     /// All that disables single servers. `run` and `serve` go on; `check` shows it and fails.
     pub server_faults: Vec<Fault>,
+    /// What concerns `serve` alone.
+    pub serving: Serving,
     /// The `./onegate.toml` that was passed over: [`trust::trust`] it and load again after a yes.
     pub untrusted: Option<trust::Candidate>,
 }
@@ -80,18 +95,18 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
         draft.read(text);
     }
     draft.layers.extend(layers::variables(&options.environment, &options.cwd));
-    for (Flag::Log, value) in &options.flags {
-        let layer = layers::flag("--log", &["telemetry", "log"], value, &options.cwd);
-        draft.layers.push(layer);
+    for (flag, value) in &options.flags {
+        let (name, key) = flag.key();
+        draft.layers.push(layers::flag(name, &key, value, &options.cwd));
     }
     draft.check();
-    let Resolved { settings, faults, server_faults, notes } = draft.resolve(options)?;
+    let Resolved { settings, faults, server_faults, notes, serving } = draft.resolve(options)?;
     draft.faults.extend(faults);
     draft.notes.extend(notes);
     if !draft.faults.is_empty() {
         return Err(draft.refusal());
     }
-    Ok(Loaded { settings, notes: draft.notes, sources, server_faults, untrusted: found.untrusted })
+    Ok(Loaded { settings, notes: draft.notes, sources, server_faults, serving, untrusted: found.untrusted })
 }
 
 /// What has been read so far.

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use super::super::settings::{EraChoice, Launch, LogFormat, Reach, ServerSettings, Start};
+use super::super::settings::{AuthMode, EraChoice, Launch, LogFormat, Reach, Remote, ServerSettings, Sharing, Start};
+use super::super::tree::Value;
 use super::*;
 
 /// A machine of its own.
@@ -103,6 +104,19 @@ fn launch<'l>(loaded: &'l Loaded, key: &str) -> &'l Launch {
     }
 }
 
+fn remote<'l>(loaded: &'l Loaded, key: &str) -> &'l Remote {
+    match &server(loaded, key).reach {
+        Ok(Reach::Remote(remote)) => remote,
+        Ok(Reach::Launch(_)) => panic!("a process"),
+        Err(fault) => panic!("{fault:?}"),
+    }
+}
+
+/// Its headers, revealed.
+fn headers(remote: &Remote) -> Vec<(&str, &str)> {
+    remote.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())).collect()
+}
+
 fn args(launch: &Launch) -> Vec<&str> {
     launch.args.iter().map(|arg| arg.reveal()).collect()
 }
@@ -153,7 +167,8 @@ fn a_server_has_the_defaults_of_the_reference() {
 fn default_toml_is_the_defaults_and_has_every_key() {
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default.toml")).unwrap();
     let parsed = |text: &str| {
-        let world = World::new().config("c.toml", text);
+        let world =
+            World::new().config("c.toml", text).var("TICKETS_TOKEN", "t").var("ONEGATE_SEAL_KEY", &"k".repeat(32));
         world.load();
         layer(text)
     };
@@ -174,14 +189,21 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     every_key(&schema::SHAPE, &layer.node, "", &mut missing);
     assert!(missing.is_empty(), "not in default.toml: {missing:?}");
     let mut file = layers::merge(&[layer]).unwrap();
-    let mut server = file.servers.remove("example").unwrap();
     let default = schema::Server::default();
+    let mut server = file.servers.remove("example").unwrap();
     assert!(server.command.take().is_some() && server.cwd.take().is_some());
     assert_eq!(server.prefix.take().as_deref(), Some("example"));
+    assert_eq!(server.limits.concurrency.take(), Some(8));
     server.args = default.args.clone();
     server.env = default.env.clone();
-    server.tools = schema::Tools::default();
+    for items in [&mut server.tools, &mut server.prompts, &mut server.resources, &mut server.templates] {
+        *items = schema::Items::default();
+    }
     assert!(server == default, "a default of [servers.*] is written wrongly");
+    let mut remote = file.servers.remove("remote").unwrap();
+    assert!(remote.url.take().is_some() && remote.transport.take() == Some(schema::Transport::Http));
+    remote.headers.clear();
+    assert!(remote == default, "a default of a remote server is written wrongly");
 }
 
 /// Notes the keys of `shape` that `node` does not have.
@@ -194,8 +216,18 @@ fn every_key(shape: &super::super::check::Shape, node: &Node, at: &str, missing:
                 None => missing.push(format!("{at}.{name}")),
             }
         }
-    } else if let Shape::Servers(server) = shape {
-        every_key(server, &node.entries()[0].node, "servers.*", missing);
+    } else if let Shape::Members { each, .. } = shape {
+        // A key is there when one of the members has it.
+        let lacks = |member: &Node| {
+            let mut missing = Vec::new();
+            every_key(each, member, &format!("{at}.*"), &mut missing);
+            missing
+        };
+        let lacking: Vec<_> = node.entries().iter().map(|entry| lacks(&entry.node)).collect();
+        assert!(!lacking.is_empty(), "{at} has no member");
+        missing.extend(lacking[0].iter().filter(|key| lacking.iter().all(|one| one.contains(key))).cloned());
+    } else if let (Shape::Tables(each), Value::List(items)) = (shape, &node.value) {
+        every_key(each, &items[0], &format!("{at}[]"), missing);
     }
 }
 
@@ -215,12 +247,9 @@ fn every_example_loads() {
         world = world.config(&name, &text);
         let loaded = world.load();
         assert!(!loaded.settings.servers.is_empty(), "{name}");
-        // What an example names must be there, but for the secret file and the remote server.
+        // What an example names must be there, but for the secret file.
         for fault in &loaded.server_faults {
-            assert!(
-                ["servers.database.env.PGPASSWORD", "servers.tickets.url"].contains(&&*fault.key),
-                "{name}: {fault}"
-            );
+            assert_eq!(fault.key, "servers.database.env.PGPASSWORD", "{name}: {fault}");
         }
         found += 1;
     }
@@ -493,12 +522,8 @@ fn a_hosts_file_loads_as_it_is() {
     assert_eq!(files.title.as_deref(), Some("My Files"));
     assert_eq!(args(launch(&loaded, "my-files")), ["-y", "x", "d", "8080"]);
     assert_eq!(env(launch(&loaded, "my-files"), "P"), Some("1"));
-    assert_eq!(
-        loaded.server_faults.iter().map(Fault::to_string).collect::<Vec<_>>(),
-        [
-            "host.json:9: servers.web.url: remote servers are not supported by this version; only those with a `command` are"
-        ]
-    );
+    assert!(loaded.server_faults.is_empty(), "{:?}", loaded.server_faults);
+    assert_eq!(remote(&loaded, "web").url.as_str(), "https://s3cret.example/mcp");
     assert_eq!(
         notes(&loaded),
         "host.json: is a host's file: only `mcpServers` is read, not `numStartups`, `theme`\n\
@@ -536,6 +561,180 @@ fn hosts_files_of_other_shapes_load() {
         .load();
     assert_eq!(args(launch(&both, "a")), ["n"]);
     assert_eq!(server(&both, "a").tools.deny, ["x"]);
+}
+
+#[test]
+fn a_remote_server_has_its_address_and_its_headers_d023() {
+    let loaded = World::new()
+        .config(
+            "c.toml",
+            "[servers.a]\nurl = \"https://${env:HOST_OF_A}/mcp?key=plain-secret&x=visible-thing\"\n\
+             headers = { Authorization = \"Bearer ${file:t}\", X-Plain = \"${X}\" }\ntransport = \"sse\"\n\
+             [servers.b]\nurl = \"http://10.0.0.1/\"\nheaders = { X-Api-Key = \"written-out\" }\n\
+             [servers.c]\nurl = \"http://localhost/\"\nheaders = { X-Api-Key = \"written-out\" }\n\
+             sharing = \"shared\"\nlimits = { concurrency = 3, max_result = \"1MiB\" }\n",
+        )
+        .var("HOST_OF_A", "a.example")
+        .var("X", "wrong");
+    loaded.write("work/t", "from-a-file\n");
+    let loaded = loaded.load();
+    let a = remote(&loaded, "a");
+    assert_eq!(a.url.host_str(), Some("a.example"));
+    assert_eq!(headers(a), [("authorization", "Bearer from-a-file"), ("x-plain", "${X}")]);
+    assert!(a.sse && a.identity.len() == 64);
+    let secrets: Vec<_> = a.secrets.iter().map(|secret| secret.reveal()).collect();
+    for secret in ["a.example", "from-a-file", "Bearer from-a-file", "plain-secret"] {
+        assert!(secrets.contains(&secret), "{secret}");
+    }
+    assert!(!remote(&loaded, "b").sse);
+    let c = server(&loaded, "c");
+    assert_eq!(
+        (c.sharing, c.limits.concurrency, c.limits.queue, c.limits.max_result),
+        (Sharing::Shared, Some(3), 256, 1 << 20)
+    );
+    assert_eq!(
+        notes(&loaded),
+        "c.toml:3: servers.a.headers.X-Plain: `${X}` is handed on as it stands; write `${env:X}` for the variable, \
+         or `$${X}` to say that this is meant\n\
+         c.toml:6: servers.b: its headers hold what proves who we are, and `http://` sends that in the open; use `https://`"
+    );
+}
+
+#[test]
+fn what_a_remote_server_lacks_disables_it_alone() {
+    let loaded = World::new()
+        .config(
+            "c.toml",
+            "[servers.a]\nurl = \"${env:GONE}\"\nheaders = { A = \"${env:GONE}\" }\n\
+             [servers.b]\nurl = \"${env:CANARY}\"\nheaders = { A = \"${env:LINES}\" }\n\
+             [servers.c]\nurl = \"https://c.example/\"\n",
+        )
+        .var("LINES", "canary-value\r\nX: y")
+        .load();
+    let faults: Vec<_> = loaded.server_faults.iter().map(Fault::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "c.toml:2: servers.a.url: the variable `GONE` is not set",
+            "c.toml:3: servers.a.headers.A: the variable `GONE` is not set",
+            "c.toml:5: servers.b.url: is not a URL; write for example `https://tickets.example/mcp`",
+            "c.toml:6: servers.b.headers.A: holds characters that no header can hold (only visible ASCII and blanks)",
+        ]
+    );
+    assert!(server(&loaded, "a").reach.is_err() && server(&loaded, "c").reach.is_ok());
+}
+
+#[test]
+fn remote_servers_of_hosts_files_load_as_they_are() {
+    let text = r#"{"mcpServers": {
+        "typed": {"type": "HTTP", "url": "https://a.example/", "headers": {"authorization": "Bearer ${CANARY}", "Content-Type": "application/json", "X-N": 1}},
+        "sse": {"type": "sse", "url": "https://b.example/sse"},
+        "named": {"transport": "streamable-http", "serverUrl": "https://c.example/"},
+        "two": {"httpUrl": "https://d.example/new", "url": "https://d.example/old", "disabled": false},
+        "program": {"command": "npx", "url": "https://e.example/", "headers": {"A": "b"}},
+        "address": {"type": "http", "command": "npx", "args": ["x"], "url": "https://f.example/"},
+        "odd": {"type": "ws", "url": "wss://s3cret.example/"},
+        "lacks": {"url": "https://g.example/", "headers": {"A": "${GONE}"}}
+    }}"#;
+    let loaded = World::new().config("h.json", text).load();
+    assert_eq!(headers(remote(&loaded, "typed")), [("x-n", "1"), ("authorization", "Bearer canary-value")]);
+    assert!(remote(&loaded, "sse").sse && !remote(&loaded, "typed").sse);
+    assert_eq!(remote(&loaded, "named").url.as_str(), "https://c.example/");
+    assert_eq!(remote(&loaded, "two").url.as_str(), "https://d.example/new");
+    launch(&loaded, "program");
+    assert_eq!(remote(&loaded, "address").url.as_str(), "https://f.example/");
+    let faults: Vec<_> = loaded.server_faults.iter().map(Fault::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "h.json:9: servers.lacks.headers.A: the variable `GONE` is not set",
+            "h.json:8: servers.odd.type: the transport `ws` is not known; `http` and `sse` are",
+        ]
+    );
+    assert_eq!(
+        notes(&loaded),
+        "h.json:2: `typed`: the header `Content-Type` is made by the gateway itself\n\
+         h.json:5: `two`: not read: `url`\n\
+         h.json:6: `program`: not read: `headers`, `url`\n\
+         h.json:7: `address`: not read: `command`, `args`"
+    );
+}
+
+#[test]
+fn profiles_begin_with_the_default_one() {
+    let names = |text: &str| -> Vec<(String, Option<Vec<String>>)> {
+        let loaded = World::new().config("c.toml", text).load();
+        let servers = |keys: Vec<crate::ident::ServerKey>| keys.iter().map(ToString::to_string).collect();
+        loaded.settings.profiles.into_iter().map(|profile| (profile.name, profile.servers.map(servers))).collect()
+    };
+    assert_eq!(names(""), [("default".to_owned(), None)]);
+    let text = format!(
+        "{ONE}[servers.off]\ncommand = \"npx\"\nenabled = false\n\
+         [profiles.b]\nservers = [\"a\", \"off\"]\n[profiles.a]\n[profiles.default]\nservers = []\n"
+    );
+    assert_eq!(
+        names(&text),
+        [("default".to_owned(), Some(vec![])), ("a".to_owned(), None), ("b".to_owned(), Some(vec!["a".to_owned()]))]
+    );
+    let loaded = World::new().config("c.toml", "[profiles.a]\ntools.deny = [\"*/x\"]\n").load();
+    assert_eq!(loaded.settings.profiles[1].tools.deny, ["*/x"]);
+}
+
+#[test]
+fn keys_of_the_http_front_are_read() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/config/valid/serving.toml")).unwrap();
+    let loaded = World::new().config("c.toml", &text).load();
+    let auth = &loaded.settings.auth;
+    assert_eq!(auth.mode, AuthMode::Keys);
+    assert_eq!(
+        (auth.keys[0].name.as_str(), auth.keys[0].hash[0], &auth.keys[0].groups[..]),
+        ("ci", 0xe3, &["dev".to_owned(), "ops".to_owned()][..])
+    );
+    assert!(auth.keys[0].expires > auth.keys[1].expires);
+    let http = &loaded.settings.http;
+    assert_eq!((http.listen.to_string(), http.sse, http.tls.is_none()), ("[::]:0".to_owned(), true, true));
+    assert_eq!(loaded.settings.gateway.seal_key.as_ref().map(|key| key.reveal().len()), Some(32));
+    assert!(loaded.serving.configured && loaded.serving.faults.is_empty() && loaded.serving.nobody.is_none());
+    let notes: Vec<_> = loaded.serving.notes.iter().map(Note::to_string).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("c.toml:32: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
+}
+
+#[test]
+fn a_door_that_nobody_can_enter_concerns_serve_alone() {
+    let serving = |text: &str| World::new().config("c.toml", text).load().serving;
+    let nobody = |text: &str| serving(text).nobody.map(|fault| fault.to_string()).unwrap_or_default();
+    assert!(!serving(ONE).configured);
+    let none = nobody("[http]\nsse = true\n");
+    assert!(none.contains("auth.keys: there is no key") && none.contains("`onegate key new NAME`"), "{none}");
+    let key = |expires: &str| {
+        format!("{{ name = \"n{expires}\", hash = \"sha256:{expires:0<64}\", expires = \"{expires}-01-01\" }}")
+    };
+    let past = nobody(&format!("[auth]\nkeys = [{}]\n", key("1999")));
+    assert!(past.contains("every key has expired"), "{past}");
+    let one = serving(&format!("[auth]\nkeys = [{}, {}]\n", key("1999"), key("2999")));
+    assert!(one.nobody.is_none() && one.notes[0].message.contains("`n1999` has expired"), "{one:?}");
+    assert_eq!(nobody("[auth]\nmode = \"none\"\n"), "");
+    let faults = |text: &str| -> Vec<String> { serving(text).faults.iter().map(Fault::to_string).collect() };
+    let tls = faults("[http]\ntls = { cert = \"c.pem\", key = \"k.pem\" }\n[auth]\nmode = \"none\"\n");
+    assert_eq!(
+        tls,
+        [
+            "c.toml:2: http.tls.cert: the file `c.pem` cannot be read: No such file or directory (os error 2)",
+            "c.toml:2: http.tls.key: the file `k.pem` cannot be read: No such file or directory (os error 2)",
+        ]
+    );
+}
+
+#[test]
+fn the_flag_to_listen_wins_and_opens_no_door() {
+    let mut world = World::new().config("c.toml", "[http]\nlisten = \"127.0.0.1:1\"\n[auth]\nmode = \"none\"\n");
+    world.flags.push((Flag::Listen, "[::1]:2".into()));
+    assert_eq!(world.load().settings.http.listen.port(), 2);
+    world.flags.push((Flag::Listen, "0.0.0.0:3".into()));
+    assert!(world.faults().contains("auth.mode: `none` would let in everybody"), "{}", world.faults());
+    world.flags.push((Flag::Listen, "here".into()));
+    assert!(world.faults().contains("--listen: http.listen: `here` is not an address"), "{}", world.faults());
 }
 
 #[test]

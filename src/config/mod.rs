@@ -3,20 +3,27 @@
 //! This file only hands on names. Above this room only [`settings`] is used, except by `cli` and `daemon`,
 //! which call [`load()`] and show its faults and notes.
 
+mod address;
 mod check;
 mod environment;
 mod fault;
 mod files;
+mod ground;
 mod host;
 mod jsonc;
+pub mod keys;
 mod launch;
 mod layers;
 mod load;
+mod moment;
 mod period;
 mod references;
+mod remote;
 mod resolve;
 mod schema;
+mod serving;
 pub mod settings;
+mod size;
 mod tree;
 pub mod trust;
 
@@ -24,3 +31,4 @@ pub use environment::Environment;
 pub use fault::{Fault, Faults, Note, Place};
 pub use load::{Flag, LoadOptions, Loaded, load};
 pub use schema::json_schema;
+pub use serving::Serving;

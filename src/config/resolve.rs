@@ -11,15 +11,16 @@ use crate::ident::ServerKey;
 use super::check::{self, join};
 use super::environment::Environment;
 use super::fault::{Fault, Note};
+use super::ground::{Findings, Ground};
 use super::host::Guest;
-use super::launch::{self, Findings, Ground};
 use super::layers::{Layer, Origins};
-use super::period;
 use super::schema::{self, Era, File, Format};
+use super::serving::{self, Serving};
 use super::settings::{
-    AuthSettings, EraChoice, GatewaySettings, HttpSettings, ItemFilter, LogFormat, ProfileSettings, Reach, ServerFault,
-    ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
+    EraChoice, GatewaySettings, ItemFilter, LogFormat, Reach, ServerFault, ServerLimits, ServerSettings, Settings,
+    Sharing, Start, TelemetrySettings, Timeouts,
 };
+use super::{launch, period, remote};
 
 /// What resolving gave.
 pub(super) struct Resolved {
@@ -28,6 +29,8 @@ pub(super) struct Resolved {
     /// What disables single servers; the first of each is also in its settings.
     pub server_faults: Vec<Fault>,
     pub notes: Vec<Note>,
+    /// What concerns `serve` alone.
+    pub serving: Serving,
 }
 
 /// Resolves `file`. `earlier` are the faults found so far: what follows from one of them is not said again.
@@ -60,6 +63,7 @@ pub(super) fn resolve(
     };
     let name_budget = usize::from(file.gateway.name_budget);
     let mut servers = Vec::with_capacity(file.servers.len());
+    let known: Vec<String> = file.servers.keys().cloned().collect();
     for (key, server) in file.servers {
         if !server.enabled {
             continue;
@@ -70,6 +74,12 @@ pub(super) fn resolve(
         }
     }
     notes.append(&mut resolver.notes);
+    let Resolver { ground, mut faults, server_faults, .. } = resolver;
+    let mut front = serving::Front { ground: &ground, earlier, faults: &mut faults, serving: Serving::default() };
+    let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
+    let profiles = front.profiles(file.profiles, &known, &servers);
+    let (http, auth) = front.http_and_auth(file.http, file.auth);
+    let serving = front.serving;
     let state = match &file.gateway.state {
         Some(state) => {
             let base = origins.get("gateway.state", layers).map_or(cwd, |(layer, _)| &layer.base);
@@ -79,11 +89,11 @@ pub(super) fn resolve(
     };
     Resolved {
         settings: Settings {
-            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key: None },
-            profiles: vec![ProfileSettings::everything()],
-            http: HttpSettings::default(),
-            auth: AuthSettings::default(),
+            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key },
             servers,
+            profiles,
+            http,
+            auth,
             telemetry: TelemetrySettings {
                 log: file.telemetry.log,
                 format: match file.telemetry.format {
@@ -92,9 +102,10 @@ pub(super) fn resolve(
                 },
             },
         },
-        faults: resolver.faults,
-        server_faults: resolver.server_faults,
+        faults,
+        server_faults,
         notes,
+        serving,
     }
 }
 
@@ -119,11 +130,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Was something at or below `path` refused before? Then what follows from it is not said again.
     fn is_faulty(&self, path: &str) -> bool {
-        self.earlier.iter().any(|fault| {
-            fault.key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        })
+        is_faulty(self.earlier, path)
     }
 
     fn server(&mut self, key: ServerKey, server: schema::Server, name_budget: usize) -> ServerSettings {
@@ -131,10 +139,11 @@ impl Resolver<'_> {
         let guest = self.guests.get(key.as_str());
         let prefix = self.prefix(&key, &server, &path, name_budget);
         let timeouts = self.timeouts(&server, &path);
-        let launch = self.launch(&server, guest, &path);
+        let reach = self.reach(&server, guest, &path);
+        let filter = |items: schema::Items| ItemFilter { allow: items.allow, deny: items.deny };
         ServerSettings {
             title: guest.and_then(|guest| guest.title.clone()),
-            reach: launch.map(Reach::Launch),
+            reach,
             start: match server.start {
                 schema::Start::Lazy => Start::Lazy,
                 schema::Start::Eager => Start::Eager,
@@ -147,12 +156,21 @@ impl Resolver<'_> {
             prefix,
             idle_stop: server.idle_stop.0,
             timeouts,
-            sharing: Sharing::Auto,
-            limits: ServerLimits::default(),
-            tools: ItemFilter { allow: server.tools.allow, deny: server.tools.deny },
-            prompts: ItemFilter::default(),
-            resources: ItemFilter::default(),
-            templates: ItemFilter::default(),
+            sharing: match server.sharing {
+                schema::Sharing::Auto => Sharing::Auto,
+                schema::Sharing::Shared => Sharing::Shared,
+                schema::Sharing::Session => Sharing::Session,
+                schema::Sharing::Principal => Sharing::Principal,
+            },
+            limits: ServerLimits {
+                concurrency: server.limits.concurrency.map(usize::from),
+                queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
+                max_result: server.limits.max_result.0,
+            },
+            tools: filter(server.tools),
+            prompts: filter(server.prompts),
+            resources: filter(server.resources),
+            templates: filter(server.templates),
             key,
         }
     }
@@ -200,37 +218,10 @@ impl Resolver<'_> {
         Timeouts { start: written.start.0, probe: written.probe.0, call, call_max }
     }
 
-    fn launch(
-        &mut self,
-        server: &schema::Server,
-        guest: Option<&Guest>,
-        path: &str,
-    ) -> Result<super::settings::Launch, ServerFault> {
-        if server.command.is_none() {
-            return Err(self.without_command(guest, path));
-        }
-        let mut findings = Findings::default();
-        let launch = launch::launch(server, path, &self.ground, &mut findings);
-        let first = findings
-            .missing
-            .first()
-            .map(|fault| ServerFault { key: fault.key.clone(), message: fault.message.clone() });
-        self.faults.append(&mut findings.faults);
-        self.server_faults.append(&mut findings.missing);
-        self.notes.append(&mut findings.notes);
-        launch.ok_or_else(|| {
-            first.unwrap_or_else(|| ServerFault {
-                key: path.to_owned(),
-                message: "is not configured rightly".to_owned(),
-            })
-        })
-    }
-
-    fn without_command(&mut self, guest: Option<&Guest>, path: &str) -> ServerFault {
-        if let Some((member, at)) = guest.and_then(|guest| guest.remote.as_ref()) {
+    /// How it is reached: as a program or at an address, never both.
+    fn reach(&mut self, server: &schema::Server, guest: Option<&Guest>, path: &str) -> Result<Reach, ServerFault> {
+        if let Some((member, at, message)) = guest.and_then(|guest| guest.trouble.as_ref()) {
             let key = join(path, member);
-            let message =
-                "remote servers are not supported by this version; only those with a `command` are".to_owned();
             let mut fault = self.fault(path, message.clone());
             fault.key.clone_from(&key);
             if at.line > 0 {
@@ -238,14 +229,65 @@ impl Resolver<'_> {
                 fault.place.column = Some(at.column);
             }
             self.server_faults.push(fault);
-            return ServerFault { key, message };
+            return Err(ServerFault { key, message: message.clone() });
         }
-        let message = "the key `command` is missing: what starts this server".to_owned();
+        let mut findings = Findings::default();
+        let reach = match (&server.command, &server.url) {
+            (None, None) => return Err(self.without_either(path)),
+            (Some(_), Some(_)) => {
+                let message = "`command` and `url` exclude each other: a server is a program or an address";
+                self.faults.push(self.fault(&join(path, "url"), message.to_owned()));
+                None
+            }
+            (Some(_), None) => {
+                let strange = [("headers", !server.headers.is_empty()), ("transport", server.transport.is_some())];
+                self.only_for("url", strange, path);
+                launch::launch(server, path, &self.ground, &mut findings).map(Reach::Launch)
+            }
+            (None, Some(_)) => {
+                let strange =
+                    [("args", !server.args.is_empty()), ("env", !server.env.is_empty()), ("cwd", server.cwd.is_some())];
+                self.only_for("command", strange, path);
+                remote::remote(server, path, &self.ground, &mut findings).map(Reach::Remote)
+            }
+        };
+        let first = findings
+            .missing
+            .first()
+            .map(|fault| ServerFault { key: fault.key.clone(), message: fault.message.clone() });
+        self.faults.append(&mut findings.faults);
+        self.server_faults.append(&mut findings.missing);
+        self.notes.append(&mut findings.notes);
+        reach.ok_or_else(|| {
+            first.unwrap_or_else(|| ServerFault {
+                key: path.to_owned(),
+                message: "is not configured rightly".to_owned(),
+            })
+        })
+    }
+
+    /// Refuses keys that mean nothing for this way to a server.
+    fn only_for<const N: usize>(&mut self, needed: &str, keys: [(&str, bool); N], path: &str) {
+        for (key, _) in keys.into_iter().filter(|(_, given)| *given) {
+            let message = format!("means nothing without a `{needed}`");
+            self.faults.push(self.fault(&join(path, key), message));
+        }
+    }
+
+    fn without_either(&mut self, path: &str) -> ServerFault {
+        let message = "one of the keys `command` and `url` is missing: what starts this server, or where it is";
         // A file that could not be read may have said it.
         let unread = self.earlier.iter().any(|fault| fault.key.is_empty());
         if !unread && !self.is_faulty(path) {
-            self.faults.push(self.fault(path, message.clone()));
+            self.faults.push(self.fault(path, message.to_owned()));
         }
-        ServerFault { key: path.to_owned(), message }
+        ServerFault { key: path.to_owned(), message: message.to_owned() }
     }
+}
+
+/// Was something at or below `path` refused before? Then what follows from it is not said again.
+pub(super) fn is_faulty(earlier: &[Fault], path: &str) -> bool {
+    earlier
+        .iter()
+        .any(|fault| fault.key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
 }

@@ -1,18 +1,23 @@
 //! The keys of the configuration, their defaults, and the reference text: the doc comments here are
 //! what `onegate schema` hands to editors.
 //!
-//! Two views of the same keys: the types that serde fills and schemars describes, and [`SHAPE`], the table
-//! that finds every fault of a file before serde would stop at the first. A test holds them equal.
-//! Deliberately knows no file and no layer. Called by `check`, `layers`, `load` and `resolve`.
+//! Two views of the same keys: the types that serde fills and schemars describes (here and in `front`), and
+//! [`SHAPE`], the table that finds every fault of a file before serde would stop at the first. A test holds them
+//! equal. Deliberately knows no file and no layer. Called by `check`, `layers`, `load` and `resolve`.
+
+mod front;
+mod shape;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::Shape;
 use super::period::{Period, PeriodOrNever};
+use super::size::Size;
+
+pub(super) use front::{Auth, Http, Key, Mode, Profile};
+pub(super) use shape::SHAPE;
 
 // No `Debug` on what can hold a plain-text secret (I-34).
 
@@ -27,6 +32,14 @@ pub(super) struct File {
     /// the server's only identity.
     #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9-]{0,15}$" }))]
     pub servers: BTreeMap<String, Server>,
+    /// Cuts of the catalogue, each an endpoint of `serve`: `/mcp/NAME`. A name is 1 to 32 of a-z, 0-9 and `-`,
+    /// beginning with a letter; `default` is what `/mcp` and a bare `run` show, all servers when it is absent.
+    #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9-]{0,31}$" }))]
+    pub profiles: BTreeMap<String, Profile>,
+    /// What `serve` listens on.
+    pub http: Http,
+    /// How hosts of `serve` prove who they are.
+    pub auth: Auth,
     /// Logs.
     pub telemetry: Telemetry,
 }
@@ -46,11 +59,16 @@ pub(super) struct Gateway {
     /// Folder for what survives a restart. Default: `$XDG_STATE_HOME/onegate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// The key of seals (cursors, states of requests) that several gateways of one service share; at least 32
+    /// characters. Several, with a comma or blank between: the first seals, the others still open. Default: made
+    /// once, kept in the state folder. References are expanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seal_key: Option<String>,
 }
 
 impl Default for Gateway {
     fn default() -> Self {
-        Self { instructions: None, name_budget: 45, pass_env: Vec::new(), state: None }
+        Self { instructions: None, name_budget: 45, pass_env: Vec::new(), state: None, seal_key: None }
     }
 }
 
@@ -69,6 +87,16 @@ pub(super) struct Server {
     /// Its working folder, relative to this file. Default: ours. References are expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The address of a remote server, instead of a `command`: `http` or `https`, without user, password and
+    /// fragment. References are expanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Headers on every request to `url`; those of HTTP and MCP themselves are ours. References are expanded.
+    pub headers: BTreeMap<String, String>,
+    /// How to speak to `url`. `http`: Streamable HTTP, falling back as the protocol says. `sse`: only the
+    /// HTTP+SSE transport of 2024-11-05. Default: `http`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
     /// `false` leaves it out.
     pub enabled: bool,
     /// `lazy`: started on the first need. `eager`: with the gateway.
@@ -82,8 +110,19 @@ pub(super) struct Server {
     pub idle_stop: PeriodOrNever,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// Who shares a connection to it. `auto`: a modern server by all, a legacy one by the sessions of one
+    /// principal with the same capabilities. `shared`: all. `session`: nobody. `principal`: one principal's.
+    pub sharing: Sharing,
+    /// Its bounds.
+    pub limits: Limits,
     /// Which of its tools are visible, by the names that it gives them.
-    pub tools: Tools,
+    pub tools: Items,
+    /// Which of its prompts are visible, by the names that it gives them.
+    pub prompts: Items,
+    /// Which of its resources are visible, by their URIs.
+    pub resources: Items,
+    /// Which of its resource templates are visible, by their templates.
+    pub templates: Items,
 }
 
 impl Default for Server {
@@ -93,13 +132,21 @@ impl Default for Server {
             args: Vec::new(),
             env: BTreeMap::new(),
             cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            transport: None,
             enabled: true,
             start: Start::Lazy,
             era: Era::Auto,
             prefix: None,
             idle_stop: PeriodOrNever(None),
             timeouts: Timeouts::default(),
-            tools: Tools::default(),
+            sharing: Sharing::Auto,
+            limits: Limits::default(),
+            tools: Items::default(),
+            prompts: Items::default(),
+            resources: Items::default(),
+            templates: Items::default(),
         }
     }
 }
@@ -124,6 +171,51 @@ pub(super) enum Era {
     Modern,
     /// The revisions with `initialize`.
     Legacy,
+}
+
+/// How a remote server is spoken to.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Transport {
+    /// Streamable HTTP; HTTP+SSE when the server knows nothing else.
+    Http,
+    /// HTTP+SSE of 2024-11-05.
+    Sse,
+}
+
+/// Who shares a connection.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Sharing {
+    /// A modern server by all; a legacy one by one principal's sessions with the same capabilities.
+    Auto,
+    /// All, with no capability of a host declared.
+    Shared,
+    /// Nobody: each legacy session has its own.
+    Session,
+    /// One principal's requests.
+    Principal,
+}
+
+/// Bounds of a server.
+#[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    /// Host requests that it works on at once. Default: as many as come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub concurrency: Option<u16>,
+    /// Host requests that wait for their turn beyond that; one more is refused.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub queue: u32,
+    /// Largest answer that is passed on.
+    pub max_result: Size,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { concurrency: None, queue: 256, max_result: Size(32 << 20) }
+    }
 }
 
 /// Deadlines of a server.
@@ -154,7 +246,7 @@ impl Default for Timeouts {
 /// Patterns over names: `*` any text, `?` one character, `[ab]` one of these, `[!ab]` none of these.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Tools {
+pub(super) struct Items {
     /// When given, only names that match one of these are visible; an empty list shows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
@@ -188,51 +280,6 @@ pub(super) enum Format {
     Json,
 }
 
-const fn period(min: Duration, max: Duration) -> Shape {
-    Shape::Period { never: false, min, max }
-}
-
-const TICK: Duration = Duration::from_millis(10);
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
-/// The keys of a file.
-pub(super) static SHAPE: Shape = Shape::Table(&[
-    (
-        "gateway",
-        Shape::Table(&[
-            ("instructions", Shape::Text),
-            ("name_budget", Shape::Count { min: 24, max: 128 }),
-            ("pass_env", Shape::Patterns),
-            ("state", Shape::Name),
-        ]),
-    ),
-    ("servers", Shape::Servers(&SERVER)),
-    ("telemetry", Shape::Table(&[("log", Shape::Log), ("format", Shape::Word(&["pretty", "json"]))])),
-]);
-
-static SERVER: Shape = Shape::Table(&[
-    ("command", Shape::Name),
-    ("args", Shape::Texts),
-    ("env", Shape::Variables),
-    ("cwd", Shape::Name),
-    ("enabled", Shape::Bool),
-    ("start", Shape::Word(&["lazy", "eager"])),
-    ("era", Shape::Word(&["auto", "modern", "legacy"])),
-    ("prefix", Shape::Prefix),
-    ("idle_stop", Shape::Period { never: true, min: TICK, max: Duration::from_secs(30 * 24 * 3600) }),
-    (
-        "timeouts",
-        Shape::Table(&[
-            ("start", period(TICK, HOUR)),
-            ("probe", period(TICK, Duration::from_secs(300))),
-            ("call", period(TICK, DAY)),
-            ("call_max", period(TICK, DAY)),
-        ]),
-    ),
-    ("tools", Shape::Table(&[("allow", Shape::Patterns), ("deny", Shape::Patterns)])),
-]);
-
 /// The JSON Schema of a configuration file, as `onegate schema` prints it. Not built when a file is loaded.
 pub fn json_schema() -> String {
     let schema = schemars::schema_for!(File);
@@ -244,7 +291,6 @@ pub fn json_schema() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     /// The committed schema is the generated one; `UPDATE_SCHEMA=1 cargo test` writes it.
     #[test]
@@ -258,55 +304,5 @@ mod tests {
             committed == json_schema(),
             "config/schema.json is not what the types say; run the tests with UPDATE_SCHEMA=1"
         );
-    }
-
-    /// Walks the schema and the table together.
-    fn compare(schema: &Value, root: &Value, shape: &Shape, path: &str) {
-        let schema = match schema.get("$ref").and_then(Value::as_str) {
-            Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap(),
-            None => schema,
-        };
-        match shape {
-            Shape::Table(keys) => {
-                let mut described: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
-                let mut tabled: Vec<_> = keys.iter().map(|(name, _)| (*name).to_owned()).collect();
-                described.sort();
-                tabled.sort();
-                assert_eq!(described, tabled, "{path}");
-                assert_eq!(schema["additionalProperties"], false, "{path}");
-                for (name, shape) in *keys {
-                    let member = &schema["properties"][*name];
-                    compare(member, root, shape, &format!("{path}.{name}"));
-                }
-            }
-            Shape::Servers(server) => {
-                compare(&schema["additionalProperties"], root, server, "servers.*");
-            }
-            Shape::Word(words) => {
-                let text = schema.to_string();
-                for word in *words {
-                    assert!(text.contains(&format!("\"{word}\"")), "{path}: {word}");
-                }
-            }
-            Shape::Count { min, max } => {
-                assert_eq!(schema["minimum"], *min, "{path}");
-                assert_eq!(schema["maximum"], *max, "{path}");
-            }
-            Shape::Text
-            | Shape::Name
-            | Shape::Bool
-            | Shape::Period { .. }
-            | Shape::Log
-            | Shape::Prefix
-            | Shape::Patterns
-            | Shape::Texts
-            | Shape::Variables => {}
-        }
-    }
-
-    #[test]
-    fn the_table_of_shapes_is_the_schema() {
-        let root: Value = serde_json::from_str(&json_schema()).unwrap();
-        compare(&root, &root, &SHAPE, "");
     }
 }

@@ -1,8 +1,11 @@
 //! A running gateway: built in order, drained in reverse.
 //!
-//! The commands use it in two ways: [`serve_stdio`] for a host, [`Daemon`] alone for a look or a call.
+//! The commands use it in three ways: [`serve_stdio`] for a host, [`serve_http`] for a team, [`Daemon`] alone for a
+//! look or a call.
 
+mod http;
 mod signals;
+mod systemd;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +20,9 @@ use crate::gateway::{EraMemory, Gateway, Pace, Processes};
 use crate::transport::Channel;
 use crate::upstream::stdio;
 
+pub use http::serve_http;
 pub use signals::Ended;
+pub use systemd::Inherited;
 
 /// What the ladder of a stop takes beyond its own waits.
 const SLACK: Duration = Duration::from_millis(200);
@@ -58,7 +63,7 @@ impl Daemon {
     /// Serves one host until it leaves or we are told to; then all is stopped.
     pub async fn serve(self, channel: Channel) -> Ended {
         let stop = CancellationToken::new();
-        let told = signals::watch(stop.clone(), &self.tasks);
+        let told = signals::watch(stop.clone(), None, &self.tasks);
         let front = stdio::serve(Arc::clone(&self.gateway), channel, &stop, &self.tasks).await;
         stop.cancel();
         // Servers go first, so that calls still running end with an error that the host may still read.

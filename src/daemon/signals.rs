@@ -26,8 +26,8 @@ impl Told {
     }
 }
 
-/// Cancels `stop` at TERM, HUP and INT; ends when `stop` is cancelled.
-pub(super) fn watch(stop: CancellationToken, tasks: &TaskTracker) -> Told {
+/// Cancels `stop` at TERM, HUP and INT, and `hurry` at the next of them; ends when whichever is due next is cancelled.
+pub(super) fn watch(stop: CancellationToken, hurry: Option<CancellationToken>, tasks: &TaskTracker) -> Told {
     let interrupted = Arc::new(AtomicBool::new(false));
     let told = Told(Arc::clone(&interrupted));
     tasks.spawn(async move {
@@ -36,13 +36,16 @@ pub(super) fn watch(stop: CancellationToken, tasks: &TaskTracker) -> Told {
             tracing::warn!("signals cannot be watched");
             return;
         };
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = hangup.recv() => {}
-            _ = interrupt.recv() => interrupted.store(true, Ordering::Release),
-            () = stop.cancelled() => return,
+        for due in std::iter::once(stop).chain(hurry) {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = hangup.recv() => {}
+                _ = interrupt.recv() => interrupted.store(true, Ordering::Release),
+                // Somebody else ends us; there may still be a person who wants it faster.
+                () = due.cancelled() => continue,
+            }
+            due.cancel();
         }
-        stop.cancel();
     });
     told
 }

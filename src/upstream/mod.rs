@@ -8,6 +8,7 @@
 mod asked;
 mod batch;
 mod convert;
+pub mod http;
 mod legacy;
 mod modern;
 mod session;

@@ -343,3 +343,85 @@ fn hidden_tools_are_unknown_by_list_and_call() {
         host.finish();
     }
 }
+
+#[test]
+fn d025_a_remote_server_that_cannot_be_used_is_told_without_its_secrets() {
+    const CANARY: &str = "canary-5f1d-secret";
+    let setup = || {
+        Setup::new().env("SECRET", CANARY).raw(
+            "[servers.far]\nurl = \"http://127.0.0.1:1/mcp?q=${env:SECRET}&token=canary-5f1d-secret-2\"\n\
+             headers = { Authorization = \"Bearer ${env:SECRET}\", X-Key = \"canary-5f1d-secret-3\" }\n\
+             timeouts = { start = \"1s\" }\n[servers.lacks]\nurl = \"http://127.0.0.1:1/${env:NOT_SET}\"\n",
+        )
+    };
+    for command in [
+        &["check"][..],
+        &["check", "--json"],
+        &["tools"],
+        &["tools", "--json", "--log", "trace"],
+        &["call", "far__x", "{}", "--log", "trace"],
+    ] {
+        let shown = setup().output(command);
+        let said = format!("{}{}", shown.out, shown.err);
+        assert!(!said.contains("canary"), "{command:?} shows a secret:\n{said}");
+        assert!(!said.contains("command"), "{command:?} speaks of a command:\n{said}");
+        if command[0] != "call" {
+            assert!(said.contains("NOT_SET"), "{command:?}:\n{said}");
+        }
+        if command[0] != "check" {
+            assert_eq!(shown.code, Some(4), "{command:?}:\n{said}");
+            assert!(said.contains("look whether http://127.0.0.1:1 answers"), "{command:?}:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_door_that_nobody_can_enter_is_noted_by_check_and_not_opened_by_serve() {
+    let setup = || Setup::new().head("[http]\nlisten = \"127.0.0.1:0\"").server("a", json!({"tool_count": 1}));
+    let checked = setup().output(&["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert!(checked.err.contains("nobody can enter"), "{}", checked.err);
+    let checked = setup().output(&["check", "--json"]);
+    let told: Value = serde_json::from_str(&checked.out).unwrap();
+    assert!(told["notes"].to_string().contains("nobody can enter"), "{told}");
+    let served = setup().output(&["serve"]);
+    assert_eq!(served.code, Some(2), "{}", served.err);
+    assert!(served.err.contains("onegate key new NAME"), "{}", served.err);
+    // What faces nobody but this machine may be open; what faces others may not.
+    let open = Setup::new().head("[auth]\nmode = \"none\"");
+    let served = open.output(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(served.code, Some(2), "{}", served.err);
+    assert!(served.err.contains("auth.mode"), "{}", served.err);
+}
+
+#[test]
+fn a_new_key_is_shown_once_with_the_entry_that_knows_it() {
+    let setup = Setup::new().env("ONEGATE_CONFIG", "/no/such/file");
+    #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
+    let run = |args: &[&str]| {
+        let mut run = std::process::Command::new(crate::host::onegate());
+        run.args(args);
+        setup.surround(&mut run);
+        run.output().unwrap()
+    };
+    let made = run(&["key", "new", "ci", "--json"]);
+    let key: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let secret = key["secret"].as_str().unwrap();
+    assert!(secret.len() >= 32 && secret.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')));
+    assert!(key["name"] == "ci" && made.status.success() && made.stderr.is_empty());
+    assert_ne!(
+        key["secret"],
+        serde_json::from_slice::<Value>(&run(&["key", "new", "ci", "--json"]).stdout).unwrap()["secret"]
+    );
+
+    // The entry that people are shown is one that the configuration takes.
+    let shown = String::from_utf8(run(&["key", "new", "alice@team"]).stdout).unwrap();
+    let entry = shown.lines().find(|line| line.trim_start().starts_with("keys = [")).unwrap();
+    let checked = Setup::new().head(&format!("[auth]\n{entry}")).output(&["check"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert!(checked.out.contains("1 key: alice@team"), "{}", checked.out);
+
+    let refused = run(&["key", "new", "a b"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stdout.is_empty());
+}

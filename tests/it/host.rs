@@ -176,7 +176,8 @@ impl Setup {
         run
     }
 
-    fn surround(&self, run: &mut Command) {
+    /// Gives a command the clean environment of this setup.
+    pub(crate) fn surround(&self, run: &mut Command) {
         run.current_dir(self.path("work"))
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap_or_default())
@@ -207,6 +208,13 @@ impl Setup {
     /// Starts `onegate run`, says nothing yet.
     pub(crate) fn start(self) -> Host {
         let mut run = self.command(&["run"]);
+        run.args(&self.args);
+        Host::spawn(run, self)
+    }
+
+    /// Starts another command that goes on until it is told to end.
+    pub(crate) fn start_as(self, command: &[&str]) -> Host {
+        let mut run = self.command(command);
         run.args(&self.args);
         Host::spawn(run, self)
     }

@@ -17,3 +17,4 @@ mod isolation;
 mod life;
 mod naming;
 mod paging;
+mod service;

@@ -1,0 +1,99 @@
+//! The keys of what `serve` shows, where it listens and whom it lets in: `[profiles]`, `[http]`, `[auth]`.
+//!
+//! Part of `schema`, and as free of files and layers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Items;
+
+/// One cut of the catalogue.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Profile {
+    /// The servers that it shows, by their keys. Default: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Vec<String>>,
+    /// Which of their tools it shows, as patterns over `<server>/<native name>`. What a server's own `tools` hide
+    /// stays hidden.
+    pub tools: Items,
+}
+
+/// What `serve` listens on.
+#[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Http {
+    /// Address and port. Port 0 takes a free one.
+    pub listen: String,
+    /// Values of the header `Host` that are taken, with or without a port; loopback names and `listen` always are.
+    pub allowed_hosts: Vec<String>,
+    /// Values of the header `Origin` that are taken, as `https://app.example`; those of loopback always are.
+    pub allowed_origins: Vec<String>,
+    /// Whether hosts that know nothing newer find the HTTP+SSE transport of 2024-11-05 at `/sse`.
+    pub sse: bool,
+    /// Certificate and key, for TLS without a proxy before it.
+    pub tls: Tls,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7410".to_owned(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            sse: false,
+            tls: Tls::default(),
+        }
+    }
+}
+
+/// Certificate and key, both as PEM files.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Tls {
+    /// The chain of certificates, the server's own first; relative to this file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<String>,
+    /// The private key; relative to this file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// How hosts of `serve` prove who they are.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Auth {
+    /// `keys`: with one of the keys below. `none`: not at all, for a listener on loopback only.
+    pub mode: Mode,
+    /// The keys; `onegate key new NAME` makes one.
+    pub keys: Vec<Key>,
+}
+
+/// How hosts prove who they are.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum Mode {
+    /// With a bearer key.
+    #[default]
+    Keys,
+    /// Not at all.
+    None,
+}
+
+/// A key: its hash, never the key itself.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "hash"]))]
+pub(in crate::config) struct Key {
+    /// Who has it; the principal is `key:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `sha256:` and 64 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// Groups that it belongs to.
+    pub groups: Vec<String>,
+    /// From when it is no longer taken: `2027-01-01` (in UTC) or `2027-01-01T12:00:00Z`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+}

@@ -1,0 +1,163 @@
+//! The keys of a file as a table: what may stand at each.
+//!
+//! The other view of the types in `schema`; the test below holds the two equal.
+
+use std::time::Duration;
+
+use crate::config::check::{self, Shape, any, not_empty};
+use crate::config::{address, keys, moment, size};
+
+const fn period(min: Duration, max: Duration) -> Shape {
+    Shape::Period { never: false, min, max }
+}
+
+const TICK: Duration = Duration::from_millis(10);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The keys of a file.
+pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
+    (
+        "gateway",
+        Shape::Table(&[
+            ("instructions", Shape::Text(any)),
+            ("name_budget", Shape::Count { min: 24, max: 128 }),
+            ("pass_env", PATTERNS),
+            ("state", Shape::Text(not_empty)),
+            ("seal_key", Shape::Text(not_empty)),
+        ]),
+    ),
+    ("servers", Shape::Members { name: check::server_key_problem, each: &SERVER }),
+    ("profiles", Shape::Members { name: check::profile_name_problem, each: &PROFILE }),
+    (
+        "http",
+        Shape::Table(&[
+            ("listen", Shape::Text(address::listen_problem)),
+            ("allowed_hosts", Shape::Texts(address::host_problem)),
+            ("allowed_origins", Shape::Texts(address::origin_problem)),
+            ("sse", Shape::Bool),
+            ("tls", Shape::Table(&[("cert", Shape::Text(not_empty)), ("key", Shape::Text(not_empty))])),
+        ]),
+    ),
+    (
+        "auth",
+        Shape::Table(&[
+            ("mode", Shape::Word { words: &["keys", "none"], later: &["jwt", "both"] }),
+            ("keys", Shape::Tables(&KEY)),
+        ]),
+    ),
+    ("telemetry", Shape::Table(&[("log", Shape::Text(check::log_problem)), ("format", word(&["pretty", "json"]))])),
+]);
+
+const PATTERNS: Shape = Shape::Texts(check::pattern_problem);
+const ITEMS: Shape = Shape::Table(&[("allow", PATTERNS), ("deny", PATTERNS)]);
+
+const fn word(words: &'static [&'static str]) -> Shape {
+    Shape::Word { words, later: &[] }
+}
+
+static SERVER: Shape = Shape::Table(&[
+    ("command", Shape::Text(not_empty)),
+    ("args", Shape::Texts(any)),
+    ("env", Shape::Named(check::variable_problem)),
+    ("cwd", Shape::Text(not_empty)),
+    ("url", Shape::Text(not_empty)),
+    ("headers", Shape::Named(address::header_problem)),
+    ("transport", word(&["http", "sse"])),
+    ("enabled", Shape::Bool),
+    ("start", word(&["lazy", "eager"])),
+    ("era", word(&["auto", "modern", "legacy"])),
+    ("prefix", Shape::Text(check::prefix_problem)),
+    ("idle_stop", Shape::Period { never: true, min: TICK, max: Duration::from_secs(30 * 24 * 3600) }),
+    (
+        "timeouts",
+        Shape::Table(&[
+            ("start", period(TICK, HOUR)),
+            ("probe", period(TICK, Duration::from_secs(300))),
+            ("call", period(TICK, DAY)),
+            ("call_max", period(TICK, DAY)),
+        ]),
+    ),
+    ("sharing", word(&["auto", "shared", "session", "principal"])),
+    (
+        "limits",
+        Shape::Table(&[
+            ("concurrency", Shape::Count { min: 1, max: 10_000 }),
+            ("queue", Shape::Count { min: 0, max: 100_000 }),
+            ("max_result", Shape::Text(size::result_problem)),
+        ]),
+    ),
+    ("tools", ITEMS),
+    ("prompts", ITEMS),
+    ("resources", ITEMS),
+    ("templates", ITEMS),
+]);
+
+static PROFILE: Shape = Shape::Table(&[
+    ("servers", Shape::Texts(any)),
+    (
+        "tools",
+        Shape::Table(&[("allow", Shape::Texts(check::target_problem)), ("deny", Shape::Texts(check::target_problem))]),
+    ),
+]);
+
+static KEY: Shape = Shape::Table(&[
+    ("name", Shape::Text(keys::name_problem)),
+    ("hash", Shape::Text(keys::hash_problem)),
+    ("groups", Shape::Texts(keys::name_problem)),
+    ("expires", Shape::Text(moment::problem)),
+]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::schema::json_schema;
+    use serde_json::Value;
+
+    /// Walks the schema and the table together.
+    fn compare(schema: &Value, root: &Value, shape: &Shape, path: &str) {
+        // What may be absent is this or null.
+        let schema = schema.get("anyOf").map_or(schema, |either| &either[0]);
+        let schema = match schema.get("$ref").and_then(Value::as_str) {
+            Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap(),
+            None => schema,
+        };
+        match shape {
+            Shape::Table(keys) => {
+                let mut described: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+                let mut tabled: Vec<_> = keys.iter().map(|(name, _)| (*name).to_owned()).collect();
+                described.sort();
+                tabled.sort();
+                assert_eq!(described, tabled, "{path}");
+                assert_eq!(schema["additionalProperties"], false, "{path}");
+                for (name, shape) in *keys {
+                    let member = &schema["properties"][*name];
+                    compare(member, root, shape, &format!("{path}.{name}"));
+                }
+            }
+            Shape::Members { each, .. } => {
+                compare(&schema["additionalProperties"], root, each, &format!("{path}.*"));
+            }
+            Shape::Tables(each) => {
+                compare(&schema["items"], root, each, &format!("{path}[]"));
+            }
+            Shape::Word { words, .. } => {
+                let text = schema.to_string();
+                for word in *words {
+                    assert!(text.contains(&format!("\"{word}\"")), "{path}: {word}");
+                }
+            }
+            Shape::Count { min, max } => {
+                assert_eq!(schema["minimum"], *min, "{path}");
+                assert_eq!(schema["maximum"], *max, "{path}");
+            }
+            Shape::Text(_) | Shape::Bool | Shape::Period { .. } | Shape::Texts(_) | Shape::Named(_) => {}
+        }
+    }
+
+    #[test]
+    fn the_table_of_shapes_is_the_schema() {
+        let root: Value = serde_json::from_str(&json_schema()).unwrap();
+        compare(&root, &root, &SHAPE, "");
+    }
+}

@@ -1,0 +1,253 @@
+//! `[profiles]`, `[http]`, `[auth]` and the seal key: the merged file → settings, and what keeps `serve` from
+//! starting.
+//!
+//! Called by `resolve`. Opens no socket; of files it only asks whether they are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::ident::{Secret, ServerKey};
+
+use super::check::join;
+use super::fault::{Fault, Note, nearest};
+use super::ground::{Findings, Ground, Maker};
+use super::resolve::is_faulty;
+use super::schema::{Auth, Http, Key, Mode, Profile};
+use super::settings::{
+    ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, ProfileSettings, ServerSettings, TlsSettings,
+};
+use super::{keys, moment};
+use crate::shown::shown_str as shown;
+
+/// Shortest seal key that nobody can guess, if it is random.
+const SHORTEST_SEAL_KEY: usize = 32;
+
+/// What concerns `serve` alone: `run` goes on without it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Serving {
+    /// Whether the configuration says anything of `[http]` or `[auth]`.
+    pub configured: bool,
+    /// What keeps `serve` from starting, and is a fault of the configuration.
+    pub faults: Vec<Fault>,
+    /// Nobody can enter: keeps `serve` from starting, but may be a configuration that is not complete yet.
+    pub nobody: Option<Fault>,
+    /// What people should know before they serve others.
+    pub notes: Vec<Note>,
+}
+
+/// Resolves what faces the hosts of a team.
+pub(super) struct Front<'a, 'g> {
+    pub ground: &'a Ground<'g>,
+    pub earlier: &'a [Fault],
+    pub faults: &'a mut Vec<Fault>,
+    pub serving: Serving,
+}
+
+impl Front<'_, '_> {
+    fn fault_at(&self, path: &str, message: String) -> Fault {
+        let place = self.ground.origins.place(path, self.ground.layers);
+        Fault { place, key: path.to_owned(), message, nearest: None }
+    }
+
+    fn fault(&mut self, path: &str, message: String) {
+        let fault = self.fault_at(path, message);
+        self.faults.push(fault);
+    }
+
+    /// The key of seals, its references put in.
+    pub(super) fn seal_key(&mut self, written: Option<&str>) -> Option<Secret> {
+        const PATH: &str = "gateway.seal_key";
+        let mut findings = Findings::default();
+        let text = Maker::new(self.ground, &mut findings).text(written?, PATH);
+        // Without it a replica could not read what another one sealed: no part of the gateway goes on then.
+        self.faults.append(&mut findings.faults);
+        self.faults.append(&mut findings.missing);
+        let text = text?;
+        // Several may stand there, the newest first: what was sealed with an older one still opens.
+        let mut keys = text.split([',', ' ', '\n', '\t']).filter(|key| !key.is_empty()).peekable();
+        if keys.peek().is_none() || keys.any(|key| key.len() < SHORTEST_SEAL_KEY) {
+            let message =
+                format!("is shorter than {SHORTEST_SEAL_KEY} characters; `openssl rand -base64 32` makes one");
+            self.fault(PATH, message);
+        }
+        Some(Secret::new(text))
+    }
+
+    /// The profiles, `default` first.
+    pub(super) fn profiles(
+        &mut self,
+        mut written: BTreeMap<String, Profile>,
+        known: &[String],
+        enabled: &[ServerSettings],
+    ) -> Vec<ProfileSettings> {
+        let mut profiles = vec![match written.remove(ProfileSettings::DEFAULT) {
+            Some(profile) => self.profile(ProfileSettings::DEFAULT.to_owned(), profile, known, enabled),
+            None => ProfileSettings::everything(),
+        }];
+        profiles.extend(written.into_iter().map(|(name, profile)| self.profile(name, profile, known, enabled)));
+        profiles
+    }
+
+    fn profile(
+        &mut self,
+        name: String,
+        profile: Profile,
+        known: &[String],
+        enabled: &[ServerSettings],
+    ) -> ProfileSettings {
+        let path = join(&join("profiles", &name), "servers");
+        let servers = profile.servers.map(|wanted| {
+            let mut servers: Vec<ServerKey> = Vec::with_capacity(wanted.len());
+            for (index, key) in wanted.iter().enumerate() {
+                let at = format!("{path}[{index}]");
+                if !known.contains(key) {
+                    // A server with a fault of its own was taken out before.
+                    if !is_faulty(self.earlier, &join("servers", key)) {
+                        let mut fault = self.fault_at(&at, format!("there is no server `{}`", shown(key)));
+                        fault.nearest = nearest(key, known.iter().map(String::as_str)).map(str::to_owned);
+                        self.faults.push(fault);
+                    }
+                } else if servers.iter().any(|earlier| earlier.as_str() == key) {
+                    self.fault(&at, format!("the server `{}` is named twice", shown(key)));
+                } else if let Some(server) = enabled.iter().find(|server| server.key.as_str() == key) {
+                    servers.push(server.key.clone());
+                }
+            }
+            servers
+        });
+        ProfileSettings { name, servers, tools: ItemFilter { allow: profile.tools.allow, deny: profile.tools.deny } }
+    }
+
+    /// Where is listened, and who may come in: decided together, because an open door must not face the network.
+    pub(super) fn http_and_auth(&mut self, http: Http, auth: Auth) -> (HttpSettings, AuthSettings) {
+        let origins = self.ground.origins;
+        self.serving.configured = ["http", "auth"].iter().any(|table| origins.get(table, self.ground.layers).is_some());
+        let tls = self.tls(&http);
+        let auth = self.auth(auth);
+        let fallback = HttpSettings::default();
+        // Checked with its line.
+        let listen = http.listen.parse().unwrap_or(fallback.listen);
+        if !listen.ip().is_loopback() {
+            match auth.mode {
+                AuthMode::None => self.fault(
+                    "auth.mode",
+                    format!(
+                        "`none` would let in everybody who reaches {listen}; it is for a listener on loopback only"
+                    ),
+                ),
+                AuthMode::Keys if tls.is_none() => {
+                    let place = origins.place("http.listen", self.ground.layers);
+                    let message = format!(
+                        "http.listen: {listen} is reached from other machines, and without `http.tls` or a proxy that \
+                         speaks TLS the keys cross the network in the open"
+                    );
+                    self.serving.notes.push(Note { place, message });
+                }
+                AuthMode::Keys => {}
+            }
+        }
+        let http = HttpSettings {
+            listen,
+            allowed_hosts: http.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            allowed_origins: http.allowed_origins,
+            sse: http.sse,
+            tls,
+        };
+        (http, auth)
+    }
+
+    fn tls(&mut self, http: &Http) -> Option<TlsSettings> {
+        let (cert, key) = match (&http.tls.cert, &http.tls.key) {
+            (Some(cert), Some(key)) => (cert, key),
+            (None, None) => return None,
+            (cert, _) => {
+                let missing = if cert.is_some() { "key" } else { "cert" };
+                if !is_faulty(self.earlier, "http.tls") {
+                    self.fault("http.tls", format!("the key `{missing}` is missing: TLS needs `cert` and `key`"));
+                }
+                return None;
+            }
+        };
+        let cert = self.file("http.tls.cert", cert);
+        let key = self.file("http.tls.key", key);
+        Some(TlsSettings { cert, key })
+    }
+
+    fn file(&mut self, path: &str, written: &str) -> PathBuf {
+        let ground = self.ground;
+        let base = ground.origins.get(path, ground.layers).map_or(ground.cwd, |(layer, _)| &layer.base);
+        let file = ground.environment.path(written, base);
+        if let Err(error) = std::fs::File::open(&file) {
+            let fault = self.fault_at(path, format!("the file `{}` cannot be read: {error}", shown(written)));
+            self.serving.faults.push(fault);
+        }
+        file
+    }
+
+    fn auth(&mut self, auth: Auth) -> AuthSettings {
+        let mode = match auth.mode {
+            Mode::Keys => AuthMode::Keys,
+            Mode::None => AuthMode::None,
+        };
+        let before = self.faults.len();
+        let (mut names, mut hashes) = (BTreeSet::new(), BTreeSet::new());
+        let mut keys = Vec::with_capacity(auth.keys.len());
+        for (index, written) in auth.keys.into_iter().enumerate() {
+            let path = format!("auth.keys[{index}]");
+            let Some(key) = self.key(written, &path) else { continue };
+            if !names.insert(key.name.clone()) {
+                self.fault(&join(&path, "name"), format!("there is a key `{}` already", key.name));
+            } else if !hashes.insert(key.hash) {
+                let message = "is that of another key: who comes with it would not be known".to_owned();
+                self.fault(&join(&path, "hash"), message);
+            }
+            keys.push(key);
+        }
+        let faulty = self.faults.len() > before || is_faulty(self.earlier, "auth");
+        if mode == AuthMode::Keys && !faulty {
+            self.somebody_may_enter(&keys);
+        }
+        AuthSettings { mode, keys }
+    }
+
+    fn key(&mut self, written: Key, path: &str) -> Option<ApiKey> {
+        let faulty = is_faulty(self.earlier, path);
+        for (member, given) in [("name", written.name.is_some()), ("hash", written.hash.is_some())] {
+            if !given && !faulty {
+                self.fault(
+                    path,
+                    format!("the key `{member}` is missing; `onegate key new NAME` shows the whole entry"),
+                );
+            }
+        }
+        Some(ApiKey {
+            name: written.name?,
+            hash: keys::parse_hash(&written.hash?)?,
+            groups: written.groups,
+            expires: written.expires.as_deref().and_then(moment::parse),
+        })
+    }
+
+    /// Points out that nobody can enter; that it is meant so is hard to believe.
+    fn somebody_may_enter(&mut self, keys: &[ApiKey]) {
+        let now = SystemTime::now();
+        let is_expired = |key: &ApiKey| key.expires.is_some_and(|end| end <= now);
+        let message = if keys.is_empty() {
+            "there is no key, so nobody can enter: `onegate key new NAME` makes one and shows the entry for the \
+             configuration; for a listener on loopback, `mode = \"none\"` does without"
+        } else if keys.iter().all(is_expired) {
+            "every key has expired, so nobody can enter: `onegate key new NAME` makes a new one"
+        } else {
+            for key in keys.iter().filter(|key| is_expired(key)) {
+                let place = self.ground.origins.place("auth.keys", self.ground.layers);
+                let message = format!("auth.keys: the key `{}` has expired", key.name);
+                self.serving.notes.push(Note { place, message });
+            }
+            return;
+        };
+        self.serving.nobody = Some(self.fault_at("auth.keys", message.to_owned()));
+    }
+}

@@ -1,0 +1,99 @@
+//! A gateway that serves a team over HTTP: bound, announced, drained.
+//!
+//! Knows nothing of requests: `upstream::http` serves them. Called by `onegate serve`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::Daemon;
+use super::signals::{self, Ended};
+use super::systemd::{self, Inherited};
+use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, Settings};
+use crate::gateway::{LIST_DEADLINE, Pace};
+use crate::upstream::http;
+
+/// The longest that running requests hold up the end. Shorter than `TimeoutStopSec=` of our unit by what the servers
+/// need after it.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Serves hosts over HTTP until a signal comes: the first one lets running requests end, a second one does not wait.
+/// `announce` is told where, once that is known.
+pub async fn serve_http(
+    settings: Settings,
+    inherited: Inherited,
+    announce: impl FnOnce(&str),
+) -> anyhow::Result<Ended> {
+    let listener = listen(inherited, settings.http.listen).await?;
+    let mut http = settings.http.clone();
+    // The real port, and the real address of a socket that was handed over: hosts name it in `Host`.
+    http.listen = listener.local_addr().context("the socket has no address")?;
+    let auth = settings.auth.clone();
+    if auth.mode == AuthMode::None && !http.listen.ip().is_loopback() {
+        anyhow::bail!(
+            "auth.mode = \"none\" would let in everybody who reaches {}; it is for a listener on loopback only",
+            http.listen
+        );
+    }
+    let daemon = Daemon::start(settings)?;
+    let scheme = if http.tls.is_some() { "https" } else { "http" };
+    announce(&format!("{scheme}://{}/mcp", http.listen));
+    tokio::select! {
+        ended = serve(daemon, listener, &http, &auth) => ended,
+        never = systemd::beat() => match never {},
+    }
+}
+
+async fn listen(inherited: Inherited, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    match inherited.0 {
+        Some(socket) => {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket).context("the socket that was handed over cannot be used")
+        }
+        None => TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}")),
+    }
+}
+
+async fn serve(
+    daemon: Daemon,
+    listener: TcpListener,
+    http: &HttpSettings,
+    auth: &AuthSettings,
+) -> anyhow::Result<Ended> {
+    let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+    let told = signals::watch(stop.clone(), Some(hurry.clone()), &daemon.tasks);
+    let gateway = Arc::clone(&daemon.gateway);
+    let stopping = stop.clone();
+    daemon.tasks.spawn(async move {
+        tokio::select! {
+            // Servers that take longer do not hold up those that are there (LST-1).
+            _ = timeout(LIST_DEADLINE, gateway.settle()) => {
+                let serving = format!("serving {} servers", gateway.servers().len());
+                systemd::tell(&[NotifyState::Ready, NotifyState::Status(&serving)]);
+            }
+            () = stopping.cancelled() => {}
+        }
+        stopping.cancelled().await;
+        systemd::tell(&[NotifyState::Stopping]);
+    });
+    let served = tokio::select! {
+        served = http::serve(Arc::clone(&daemon.gateway), listener, http, auth, &stop, &daemon.tasks) => served,
+        () = hurry.cancelled() => Ok(()),
+        () = async { stop.cancelled().await; sleep(DRAIN).await } => {
+            tracing::warn!("requests still ran {} s after the end was asked for", DRAIN.as_secs());
+            Ok(())
+        }
+    };
+    stop.cancel();
+    let pace = if hurry.is_cancelled() || told.how() == Ended::Interrupted { Pace::SWIFT } else { Pace::CALM };
+    hurry.cancel();
+    daemon.stop(pace).await;
+    served.context("the listener failed")?;
+    Ok(told.how())
+}

@@ -1,0 +1,204 @@
+//! `onegate serve` as a service: where it listens, what it tells the service manager, how it ends; and our units.
+//!
+//! What is said over HTTP is not looked at here: an answer, whichever, shows that somebody listens.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::host::{Host, PATIENCE, Setup, onegate, wait_exit};
+
+const OPEN: &str = "[auth]\nmode = \"none\"";
+
+/// The first line of whatever is answered there.
+fn answer(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET /mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Where it says that it listens.
+fn address(host: &Host) -> SocketAddr {
+    host.wait_stderr("/mcp");
+    let said = host.stderr();
+    let line = said.lines().find(|line| line.contains("listening on http://")).unwrap();
+    let (_, rest) = line.split_once("http://").unwrap();
+    rest.split_once("/mcp").unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn serve_tells_where_it_listens_and_ends_as_it_is_told_to() {
+    for (signal, code) in [("TERM", 0), ("INT", 130), ("HUP", 0)] {
+        let setup = Setup::new().head(OPEN).server("a", json!({"tool_count": 1}));
+        let mut host = setup.start_as(&["serve", "--listen", "127.0.0.1:0"]);
+        let address = address(&host);
+        assert!(address.port() != 0 && address.ip().is_loopback());
+        assert!(answer(address).starts_with("HTTP/1.1 "), "{signal}");
+        host.signal(signal);
+        assert_eq!(host.wait_end(PATIENCE).code(), Some(code), "{signal}\n{}", host.stderr());
+        host.all_gone(Duration::from_secs(5));
+        assert!(TcpStream::connect(address).is_err(), "{signal}: somebody still listens");
+    }
+}
+
+#[test]
+fn every_line_of_stderr_is_json_where_that_is_configured() {
+    let setup = Setup::new().head(OPEN).head("[telemetry]\nformat = \"json\"");
+    let mut host = setup.start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    address(&host);
+    host.signal("TERM");
+    assert_eq!(host.wait_end(PATIENCE).code(), Some(0));
+    let said = host.stderr();
+    let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["message"].as_str().is_some_and(|text| text.starts_with("listening on"))));
+}
+
+#[test]
+fn an_address_that_is_taken_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let shown = Setup::new().head(OPEN).output(&["serve", "--listen", &address]);
+    assert_eq!(shown.code, Some(1), "{}", shown.err);
+    assert!(shown.err.contains(&format!("cannot listen on {address}")), "{}", shown.err);
+}
+
+/// A service manager: takes what it is told until something fits.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        Self(socket)
+    }
+
+    /// All that is told up to and with this.
+    fn until(&self, wanted: &str, host: &Host) -> Vec<String> {
+        let end = Instant::now() + PATIENCE;
+        let mut told = Vec::new();
+        let mut bytes = [0; 4096];
+        loop {
+            if let Ok(length) = self.0.recv(&mut bytes) {
+                told.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+                if told.iter().any(|line| line == wanted) {
+                    return told;
+                }
+            }
+            assert!(Instant::now() < end, "{wanted} was not told, but {told:?}\n{}", host.stderr());
+        }
+    }
+}
+
+#[test]
+fn a_service_manager_is_told_ready_alive_and_stopping() {
+    let setup = Setup::new().head(OPEN).server("a", json!({"tool_count": 3}));
+    let path = setup.path("notify");
+    let manager = Manager::at(&path);
+    let setup = setup.env("NOTIFY_SOCKET", path.to_str().unwrap()).env("WATCHDOG_USEC", "200000");
+    let mut host = setup.start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    manager.until("READY=1", &host);
+    assert_eq!(host.received_of("a", "tools/list").len(), 1, "ready before the first catalogue");
+    for _ in 0..3 {
+        manager.until("WATCHDOG=1", &host);
+    }
+    host.signal("TERM");
+    let told = manager.until("STOPPING=1", &host);
+    assert!(!told.iter().any(|line| line == "READY=1"), "ready is told once");
+    assert_eq!(host.wait_end(PATIENCE).code(), Some(0), "{}", host.stderr());
+    host.all_gone(Duration::from_secs(5));
+}
+
+#[test]
+fn a_server_that_does_not_answer_delays_ready_by_the_list_deadline_at_most() {
+    let setup = Setup::new().head(OPEN).raw(
+        "[servers.silent]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"cat >/dev/null; :\"]\ntimeouts = { start = \"60s\" }\n",
+    );
+    let path = setup.path("notify");
+    let manager = Manager::at(&path);
+    let begun = Instant::now();
+    let mut host = setup.env("NOTIFY_SOCKET", path.to_str().unwrap()).start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    manager.until("READY=1", &host);
+    assert!(begun.elapsed() >= Duration::from_secs(4), "it was not waited for");
+    host.signal("TERM");
+    assert_eq!(host.wait_end(PATIENCE).code(), Some(0), "{}", host.stderr());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the tests start the program under test, here through a shell")]
+fn a_listener_that_was_handed_over_is_served() {
+    // The configuration names an address that no machine has: only the socket can be served.
+    let setup = Setup::new();
+    let config = setup.path("handed.toml");
+    let hash = "0".repeat(64);
+    std::fs::write(
+        &config,
+        format!("[http]\nlisten = \"192.0.2.1:1\"\n[auth]\nkeys = [{{ name = \"a\", hash = \"sha256:{hash}\" }}]\n"),
+    )
+    .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut shell = Command::new("/bin/sh");
+    // The shell's own process becomes the program, so that the number of it is known before.
+    let script = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" serve --config \"$1\"";
+    shell.args(["-c", script]).arg(onegate()).arg(&config);
+    setup.surround(&mut shell);
+    shell.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    // The listener is open all the time: whoever comes early waits.
+    let answered = answer(address);
+    let script = format!("kill -TERM {}", child.id());
+    assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
+    let ended = wait_exit(&mut child, PATIENCE);
+    if ended.is_none() {
+        let _ = child.kill();
+    }
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 "), "{answered}\n{said}");
+    assert_eq!(ended.and_then(|status| status.code()), Some(0), "{said}");
+    assert!(said.contains(&format!("listening on http://{address}/mcp")), "{said}");
+}
+
+/// The units as they are installed, with the program under test in the place of the installed one.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "asks systemd, starts no child of the product")]
+fn the_units_are_sound() {
+    let verify = |folder: &Path| {
+        let units = ["onegate.service", "onegate.socket"].map(|unit| folder.join(unit));
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).args(units).output()
+    };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    for drop_in in ["remote-only.conf", "stdio-children.conf"] {
+        let folder = tempfile::tempdir().unwrap();
+        let service = std::fs::read_to_string(here.join("onegate.service")).unwrap();
+        assert!(service.contains("ExecStart=/usr/local/bin/onegate serve "));
+        let service = service.replace("/usr/local/bin/onegate", onegate().to_str().unwrap());
+        std::fs::write(folder.path().join("onegate.service"), service).unwrap();
+        std::fs::copy(here.join("onegate.socket"), folder.path().join("onegate.socket")).unwrap();
+        let beside = folder.path().join("onegate.service.d");
+        std::fs::create_dir(&beside).unwrap();
+        std::fs::copy(here.join(drop_in), beside.join(drop_in)).unwrap();
+        let Ok(done) = verify(folder.path()) else {
+            println!("skipped: systemd-analyze is not installed, so the units were not checked");
+            return;
+        };
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() && said.is_empty(), "{drop_in}: {said}");
+        // The check sees what it should: a key that does not exist, in the drop-in.
+        let mut text = std::fs::read_to_string(here.join(drop_in)).unwrap();
+        text.push_str("NoSuchKey=yes\n");
+        std::fs::write(beside.join(drop_in), text).unwrap();
+        let said = verify(folder.path()).unwrap().stderr;
+        assert!(String::from_utf8_lossy(&said).contains("NoSuchKey"), "the drop-in was not read");
+    }
+}
