@@ -29,7 +29,7 @@ pub(super) struct Lease {
     pub(super) capabilities: Capabilities,
     /// It serves some hosts' calls alone: it is started when they call, and lists nothing.
     pub(super) calls_only: bool,
-    /// It speaks the legacy era to a server of both.
+    /// It speaks the legacy era at once, to a server that is known to speak it.
     pub(super) legacy: bool,
 }
 
@@ -69,6 +69,8 @@ pub(super) fn choose(
     // Servers of both eras ask back only in the era that their host speaks: mirror it.
     let mirrored =
         nature == Nature::Both && settings.era == EraChoice::Auto && !modern_host && caller.capabilities.may_be_asked();
+    // What is known need not be asked again.
+    let legacy = mirrored || nature == Nature::Legacy;
     let declared = || match nature {
         Nature::Legacy => caller.capabilities.clone(),
         Nature::Both if mirrored => caller.capabilities.clone(),
@@ -77,7 +79,7 @@ pub(super) fn choose(
     };
     match (settings.sharing, caller.session) {
         (Sharing::Shared, _) => Choice::Base,
-        (Sharing::Session, Some(session)) => own(Some(session), declared(), mirrored),
+        (Sharing::Session, Some(session)) => own(Some(session), declared(), legacy),
         (Sharing::Auto | Sharing::Session, _) if nature != Nature::Legacy => {
             if mirrored {
                 own(None, declared(), true)
@@ -87,7 +89,7 @@ pub(super) fn choose(
         }
         (Sharing::Auto | Sharing::Session | Sharing::Principal, _) => {
             let declared = declared();
-            if declared.is_empty() && owns_base() { Choice::Base } else { own(None, declared, mirrored) }
+            if declared.is_empty() && owns_base() { Choice::Base } else { own(None, declared, legacy) }
         }
     }
 }

@@ -93,8 +93,13 @@ impl End {
 
     /// Opens a legacy session.
     pub(crate) async fn open(&mut self, revision: &str) {
-        let params =
-            json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        self.open_as(revision, json!({})).await;
+    }
+
+    /// The same with these capabilities.
+    pub(crate) async fn open_as(&mut self, revision: &str, capabilities: Value) {
+        let params = json!({"protocolVersion": revision, "capabilities": capabilities,
+            "clientInfo": {"name": "t", "version": "0"}});
         self.ask("open", "initialize", params).await;
         let answer = self.answer("open").await;
         assert_eq!(answer["result"]["protocolVersion"], revision, "{answer}");
@@ -124,11 +129,17 @@ impl End {
 
     /// Answers `initialize`.
     pub(crate) async fn initialized(&mut self) {
+        self.leased("2025-11-25").await;
+    }
+
+    /// Plays a legacy server that is known to be one and lists nothing; answers what was declared to it.
+    pub(crate) async fn leased(&mut self, revision: &str) -> Value {
         let opening = self.expect("initialize").await;
-        let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
-            "serverInfo": {"name": "t", "version": "0"}});
+        let result = json!({"protocolVersion": revision, "serverInfo": {"name": "t", "version": "0"},
+            "capabilities": {"tools": {"listChanged": true}, "logging": {}}});
         self.result(&opening, result).await;
         self.expect("notifications/initialized").await;
+        opening["params"]["capabilities"].clone()
     }
 
     /// Answers the list that is asked for now.
@@ -181,9 +192,14 @@ pub(crate) fn text_of(answer: &Value) -> &str {
 }
 
 /// The params of a modern request.
-pub(crate) fn modern(mut params: Value) -> Value {
+pub(crate) fn modern(params: Value) -> Value {
+    modern_as(params, json!({}))
+}
+
+/// The same of a host that can do this.
+pub(crate) fn modern_as(mut params: Value, capabilities: Value) -> Value {
     params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {}});
+        "io.modelcontextprotocol/clientCapabilities": capabilities});
     params
 }
 

@@ -6,10 +6,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod bounds;
+mod bridge;
 mod calls;
 mod cancel;
 mod end;
 mod hosts;
+mod leases;
 mod life;
 mod lists;
 mod progress;
