@@ -9,6 +9,9 @@ use crate::shown::shown_str;
 /// Flags of `run`.
 #[derive(clap::Args)]
 pub(super) struct Args {
+    /// Show this profile instead of the default one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     #[command(flatten)]
     common: Common,
     /// Show what this profile of the configuration shows.
@@ -17,10 +20,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let loaded = match load::load(&args.common, false)? {
+    let mut loaded = match load::load(&args.common, false)? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(exit),
     };
+    if let Err(exit) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
+        return Ok(exit);
+    }
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
