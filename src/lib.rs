@@ -12,7 +12,7 @@
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
 //! | 3 | [`telemetry`] | logs |
-//! | 2 | [`transport`], [`config`] | bytes ↔ messages; files → settings |
+//! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 
 pub mod caller;

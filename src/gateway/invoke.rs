@@ -19,7 +19,7 @@ use crate::protocol::code;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::json;
 use crate::protocol::method::Method;
-use crate::protocol::reply::{Body, ErrorSpans, Reply, ResultSpans};
+use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::Era;
 use crate::shown::shown;
 use crate::transport::upward::Upward;
@@ -214,9 +214,7 @@ impl Gateway {
 fn first_values(result: &[u8]) -> Option<String> {
     let completion = json::members(result).find(|entry| entry.is("completion"))?.value;
     let values = json::members(completion).find(|entry| entry.is("values"))?.value;
-    if json::elements(values).nth(MAX_VALUES).is_none() {
-        return None;
-    }
+    json::elements(values).nth(MAX_VALUES)?;
     let values: Vec<_> = json::elements(values).take(MAX_VALUES).map(String::from_utf8_lossy).collect();
     Some(format!(r#""completion":{{"values":[{}],"hasMore":true}}"#, values.join(",")))
 }

@@ -113,6 +113,7 @@ pub struct Input<'a> {
 
 impl Call {
     /// Reads the params of such a request from the host's message. Its method must be one that names an item.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
     pub fn read(method: Method, line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
         let params = params.filter(|p| line[p.span.start as usize] == b'{').ok_or(BadCall::Params)?;
         let key = match method {
@@ -153,6 +154,7 @@ impl Call {
     }
 
     /// What it names.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
     pub fn kind(&self) -> Target {
         match self.method {
             Method::ToolsCall => Target::Tool,

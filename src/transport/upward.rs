@@ -298,7 +298,7 @@ mod tests {
     fn line_of(happening: Happening) -> String {
         match happening {
             Happening::Progress(progress) => String::from_utf8(progress.line.to_vec()).unwrap(),
-            other => panic!("{other:?}"),
+            other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_)) => panic!("{other:?}"),
         }
     }
 
@@ -346,7 +346,7 @@ mod tests {
                 match upward.happening().await {
                     Happening::Progress(progress) if progress.line == "last" => break,
                     Happening::Progress(_) => told += 1,
-                    other => panic!("{other:?}"),
+                    other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_)) => panic!("{other:?}"),
                 }
             }
         };

@@ -36,6 +36,7 @@ pub(super) enum Done {
 
 impl Work {
     /// Reads a request; nothing for a method that is served elsewhere or not at all.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most methods are served elsewhere")]
     pub(super) fn read(
         method: Method,
         line: &Bytes,
@@ -89,7 +90,7 @@ impl Work {
                     biased;
                     happening = upward.happening() => match happening {
                         Happening::GivenUp => return None,
-                        other => tell(other),
+                        told @ (Happening::Progress(_) | Happening::Log(_) | Happening::Ask(_)) => tell(told),
                     },
                     done = &mut doing => break done,
                 }
