@@ -32,6 +32,9 @@ pub(super) struct Args {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+    /// Call as a host of this profile, instead of the default one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -57,6 +60,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
+    if let Err(exit) = load::choose(&mut settings, args.profile.as_deref()) {
+        return Ok(exit);
+    }
     // Only servers that can own the name are needed.
     settings.servers.retain(|server| naming::may_own(&server.prefix, &args.name));
     run::block_on(async {

@@ -6,7 +6,9 @@ use anyhow::Context as _;
 
 use super::exit::Exit;
 use super::{Common, out};
+use crate::config::settings::Settings;
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
+use crate::shown::shown_str;
 use crate::telemetry;
 
 /// Loads the configuration and starts logging. `Err` inside means: told, end so.
@@ -43,6 +45,22 @@ pub(super) fn load_with(
     Ok(Ok(loaded))
 }
 
+/// Makes the wanted profile the one that is shown: the first.
+pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), Exit> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    match settings.profiles.iter().position(|profile| profile.name == wanted) {
+        Some(at) => {
+            settings.profiles.swap(0, at);
+            Ok(())
+        }
+        None => {
+            let names: Vec<_> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
+            out::say(&format!("onegate: no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")));
+            Err(Exit::Usage)
+        }
+    }
+}
+
 /// `1 server`, `2 servers`.
 pub(super) fn count(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
@@ -68,7 +86,7 @@ fn agrees(candidate: &trust::Candidate) -> anyhow::Result<bool> {
     }
     out::say("This folder brings its own configuration, which starts programs:");
     for file in &candidate.files {
-        out::say(&format!("  {}", crate::shown::shown_str(&file.display().to_string())));
+        out::say(&format!("  {}", shown_str(&file.display().to_string())));
     }
     let _ = write!(io::stderr(), "Use it, as it is now? [y/N] ");
     let mut answer = String::new();

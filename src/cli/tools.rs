@@ -25,6 +25,9 @@ pub(super) struct Args {
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+    /// Show what a host of this profile sees, instead of the default one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     #[command(flatten)]
     common: Common,
 }
@@ -34,6 +37,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
+    if let Err(exit) = load::choose(&mut settings, args.profile.as_deref()) {
+        return Ok(exit);
+    }
     if let Some(wanted) = &args.server
         && let Err(exit) = keep_only(&mut settings, wanted)
     {

@@ -727,6 +727,21 @@ fn a_door_that_nobody_can_enter_concerns_serve_alone() {
 }
 
 #[test]
+fn a_server_that_is_the_gateway_itself_is_pointed_out() {
+    let notes = |url: &str| {
+        let text =
+            format!("[servers.a]\nurl = \"{url}\"\n[http]\nlisten = \"127.0.0.1:7410\"\n[auth]\nmode = \"none\"\n");
+        World::new().config("c.toml", &text).load().serving.notes.iter().map(Note::to_string).collect::<Vec<_>>()
+    };
+    for itself in ["http://127.0.0.1:7410/mcp", "http://localhost:7410/mcp", "http://[::1]:7410/"] {
+        assert!(notes(itself)[0].starts_with("c.toml:2: servers.a.url: is where `serve` itself listens"), "{itself}");
+    }
+    for other in ["http://127.0.0.1:7411/mcp", "http://a.example:7410/mcp", "https://localhost/"] {
+        assert_eq!(notes(other), Vec::<String>::new(), "{other}");
+    }
+}
+
+#[test]
 fn the_flag_to_listen_wins_and_opens_no_door() {
     let mut world = World::new().config("c.toml", "[http]\nlisten = \"127.0.0.1:1\"\n[auth]\nmode = \"none\"\n");
     world.flags.push((Flag::Listen, "[::1]:2".into()));

@@ -79,6 +79,7 @@ pub(super) fn resolve(
     let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
     let profiles = front.profiles(file.profiles, &known, &servers);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
+    front.points_at_itself(&http, &servers);
     let serving = front.serving;
     let state = match &file.gateway.state {
         Some(state) => {

@@ -4,10 +4,12 @@
 //! Called by `resolve`. Opens no socket; of files it only asks whether they are there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use url::Host;
 
 use crate::ident::{Secret, ServerKey};
 
@@ -17,9 +19,9 @@ use super::ground::{Findings, Ground, Maker};
 use super::resolve::is_faulty;
 use super::schema::{Auth, Http, Key, Mode, Profile};
 use super::settings::{
-    ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, ProfileSettings, ServerSettings, TlsSettings,
+    ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, ProfileSettings, Reach, ServerSettings, TlsSettings,
 };
-use super::{keys, moment};
+use super::{address, keys, moment};
 use crate::shown::shown_str as shown;
 
 /// Shortest seal key that nobody can guess, if it is random.
@@ -157,6 +159,26 @@ impl Front<'_, '_> {
             tls,
         };
         (http, auth)
+    }
+
+    /// Points out a server that is this gateway itself: each of its lists would wait for itself.
+    pub(super) fn points_at_itself(&mut self, http: &HttpSettings, servers: &[ServerSettings]) {
+        for server in servers {
+            let Ok(Reach::Remote(remote)) = &server.reach else { continue };
+            let here = match remote.url.host() {
+                Some(Host::Ipv4(ip)) => IpAddr::from(ip) == http.listen.ip() || ip.is_loopback(),
+                Some(Host::Ipv6(ip)) => IpAddr::from(ip) == http.listen.ip() || ip.is_loopback(),
+                Some(Host::Domain(_)) => address::is_loopback(&remote.url),
+                None => false,
+            };
+            if here && remote.url.port_or_known_default() == Some(http.listen.port()) {
+                let path = join(&join("servers", server.key.as_str()), "url");
+                let place = self.ground.origins.place(&path, self.ground.layers);
+                let message =
+                    format!("{path}: is where `serve` itself listens ({}); it would wait for itself", http.listen);
+                self.serving.notes.push(Note { place, message });
+            }
+        }
     }
 
     fn tls(&mut self, http: &Http) -> Option<TlsSettings> {

@@ -395,6 +395,35 @@ fn a_door_that_nobody_can_enter_is_noted_by_check_and_not_opened_by_serve() {
 }
 
 #[test]
+fn a_profile_is_what_a_host_of_it_sees() {
+    let setup = || {
+        Setup::new()
+            .server("a", json!({"tool_count": 2}))
+            .server("b", json!({"tool_count": 1}))
+            .raw("[profiles.docs]\nservers = [\"a\"]\ntools = { deny = [\"a/t000\"] }")
+    };
+    let mut host = setup().arg("--profile").arg("docs").open(Era::Legacy);
+    assert_eq!(host.tools_count(1), ["a__t001"]);
+    assert_eq!(host.call("a__t001", "{}").text(), "a:t001");
+    for hidden in ["a__t000", "b__t000"] {
+        assert_eq!(host.call(hidden, "{}").code(), -32602, "{hidden}");
+    }
+    host.finish();
+    for (args, code, word) in [
+        (&["tools", "--profile", "docs"][..], 0, "a__t001"),
+        (&["tools", "a", "--profile", "docs"], 0, "a__t001"),
+        (&["call", "b__t000", "--profile", "docs"], 1, "Unknown tool"),
+        (&["call", "b__t000"], 0, "b:t000"),
+        (&["run", "--profile", "none"], 2, "there are: default, docs"),
+    ] {
+        let shown = setup().output(args);
+        let said = format!("{}{}", shown.out, shown.err);
+        assert_eq!(shown.code, Some(code), "{args:?}: {said}");
+        assert!(said.contains(word) && (args[0] != "tools" || !said.contains("t000")), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn a_new_key_is_shown_once_with_the_entry_that_knows_it() {
     let setup = Setup::new().env("ONEGATE_CONFIG", "/no/such/file");
     #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
