@@ -219,7 +219,7 @@ impl Way {
             let gateway = Gateway::start(settings, connect, &EraMemory::none(), &tasks);
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
             let (serving, stopping, of) = (Arc::clone(&gateway), stop.clone(), tasks.clone());
-            tasks.spawn(async move { stdio::serve(serving, 0, ours, &stopping, &of).await.finish().await });
+            tasks.spawn(async move { stdio::serve(serving, ours, &stopping, &of).await.finish().await });
             gateway
         });
         let mut way = Self {

@@ -1,10 +1,8 @@
 //! `onegate run`: what a host launches.
 
 use super::exit::Exit;
-use super::{Common, load, out};
-use crate::config::settings::{ProfileSettings, Settings};
+use super::{Common, load};
 use crate::daemon::{self, Ended};
-use crate::shown::shown_str;
 
 /// Flags of `run`.
 #[derive(clap::Args)]
@@ -14,9 +12,6 @@ pub(super) struct Args {
     profile: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// Show what this profile of the configuration shows.
-    #[arg(long, value_name = "NAME", default_value = ProfileSettings::DEFAULT)]
-    profile: String,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -30,23 +25,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
-    let Some(profile) = profile(&loaded.settings, &args.profile) else { return Ok(Exit::Usage) };
-    let ended = block_on(daemon::serve_stdio(loaded.settings, profile))??;
+    let ended = block_on(daemon::serve_stdio(loaded.settings))??;
     Ok(match ended {
         Ended::Drained => Exit::Fine,
         Ended::Interrupted => Exit::Interrupted,
     })
-}
-
-/// The place of a profile; says so where there is none of that name.
-pub(super) fn profile(settings: &Settings, name: &str) -> Option<usize> {
-    let found = settings.profiles.iter().position(|profile| profile.name == name);
-    if found.is_none() {
-        let known: Vec<_> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
-        let name = shown_str(name);
-        out::say(&format!("onegate: there is no profile {name:?}; the configuration has: {}", known.join(", ")));
-    }
-    found
 }
 
 /// Runs a future on one thread: a host and its servers are few pipes, and a wake-up across threads costs more than

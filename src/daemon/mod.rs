@@ -60,11 +60,11 @@ impl Daemon {
         }
     }
 
-    /// Serves one host with what a profile shows, until it leaves or we are told to; then all is stopped.
-    pub async fn serve(self, profile: usize, channel: Channel) -> Ended {
+    /// Serves one host until it leaves or we are told to; then all is stopped.
+    pub async fn serve(self, channel: Channel) -> Ended {
         let stop = CancellationToken::new();
         let told = signals::watch(stop.clone(), None, &self.tasks);
-        let front = stdio::serve(Arc::clone(&self.gateway), profile, channel, &stop, &self.tasks).await;
+        let front = stdio::serve(Arc::clone(&self.gateway), channel, &stop, &self.tasks).await;
         stop.cancel();
         // Servers go first, so that calls still running end with an error that the host may still read.
         self.gateway.stop(Pace::SWIFT);
@@ -73,8 +73,8 @@ impl Daemon {
     }
 }
 
-/// Serves the host on our standard streams, with what the profile of this place in the settings shows.
-pub async fn serve_stdio(settings: Settings, profile: usize) -> anyhow::Result<Ended> {
+/// Serves the host on our standard streams.
+pub async fn serve_stdio(settings: Settings) -> anyhow::Result<Ended> {
     let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
-    Ok(Daemon::start(settings)?.serve(profile, channel).await)
+    Ok(Daemon::start(settings)?.serve(channel).await)
 }

@@ -19,7 +19,7 @@ use crate::protocol::code;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::json;
 use crate::protocol::method::Method;
-use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
+use crate::protocol::reply::{Body, ErrorSpans, Reply, ResultSpans};
 use crate::protocol::version::Era;
 use crate::shown::shown;
 use crate::transport::upward::Upward;

@@ -43,12 +43,12 @@ const MAX_BATCH: usize = 128;
 const MAX_LISTENS: usize = 16;
 /// How long it may take to find out which resources are told of, before the stream is acknowledged (SUB-5).
 const ACK: Duration = Duration::from_secs(2);
+/// The profile that a stdio front shows.
+pub(super) const PROFILE: usize = 0;
 
 /// A host.
 pub(super) struct Session {
     pub(super) gateway: Arc<Gateway>,
-    /// What it is shown.
-    profile: usize,
     pub(super) outbox: Outbox,
     tasks: TaskTracker,
     /// By raw id; shared with the tasks, which take themselves out.
@@ -112,10 +112,9 @@ impl Drop for Running {
 }
 
 impl Session {
-    pub(super) fn new(gateway: Arc<Gateway>, profile: usize, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(gateway: Arc<Gateway>, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
         Arc::new(Self {
             gateway,
-            profile,
             outbox,
             tasks,
             running: DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), 4),
@@ -263,14 +262,14 @@ impl Session {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
                     Some(Method::Discover) => {
-                        let offers = self.gateway.offers(self.profile);
-                        let members = modern::discover_result(&offers, &self.gateway.instructions(self.profile));
+                        let offers = self.gateway.offers(PROFILE);
+                        let members = modern::discover_result(&offers, &self.gateway.instructions(PROFILE));
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
                     Some(Method::Listen) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
-                        let caller = attempt!(modern::caller(self.caller(revision), &meta, revision));
+                        let caller = attempt!(modern::caller(Caller::stdio(revision), &meta, revision));
                         attempt!(self.listen(&reply, params, &caller));
                         return Ok(());
                     }
@@ -288,8 +287,7 @@ impl Session {
                                 .ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))
                         );
                         let capabilities = legacy::capabilities(params);
-                        let (offers, instructions) =
-                            (self.gateway.offers(self.profile), self.gateway.instructions(self.profile));
+                        let (offers, instructions) = (self.gateway.offers(PROFILE), self.gateway.instructions(PROFILE));
                         let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
                         let mut state = self.state();
                         state.legacy = Some(revision);
@@ -315,7 +313,7 @@ impl Session {
         // Known to no era, or not as a request of this one.
         let work = attempt!(attempt!(Work::read(known, line, index, params)).ok_or_else(unknown));
         let caller = match meta {
-            Some(meta) => attempt!(modern::caller(self.caller(revision), &meta, revision)),
+            Some(meta) => attempt!(modern::caller(Caller::stdio(revision), &meta, revision)),
             None => self.legacy_caller(revision),
         };
         self.perform(work, caller, reply)
@@ -439,7 +437,7 @@ impl Session {
     /// Opens a stream. Its request stays without an answer until the stream ends.
     fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
         let mut listen = Listen::read(reply.id.clone(), params)?;
-        listen.honour(&self.gateway.offers(self.profile));
+        listen.honour(&self.gateway.offers(PROFILE));
         let listen = Arc::new(listen);
         let closed = self.closed.child_token();
         let mut state = self.state();
@@ -475,16 +473,11 @@ impl Session {
         }
     }
 
-    /// Who asks, before anything is known of the request.
-    fn caller(&self, revision: Revision) -> Caller {
-        Caller { profile: self.profile, ..Caller::stdio(revision) }
-    }
-
     /// Who asks in the legacy session.
     fn legacy_caller(&self, revision: Revision) -> Caller {
         let state = self.state();
         let (capabilities, log_level) = (state.capabilities.clone(), state.log_level);
-        Caller { capabilities, log_level, session: Some(0), ..self.caller(revision) }
+        Caller { capabilities, log_level, session: Some(0), ..Caller::stdio(revision) }
     }
 
     /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.

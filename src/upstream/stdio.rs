@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session::Session;
+use super::session::{PROFILE, Session};
 use crate::gateway::{Failure, Gateway};
 use crate::protocol::json::{Index, Span};
 use crate::protocol::message::{Message, NoMessage, id_at_end};
@@ -27,19 +27,13 @@ pub struct Front {
     writing: tokio::task::JoinHandle<()>,
 }
 
-/// Serves a host with what a profile shows, until it closes its end, cannot be written to, or `stop` is cancelled.
+/// Serves a host until it closes its end, cannot be written to, or `stop` is cancelled.
 ///
 /// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
 /// servers are stopped. Call [`Front::finish`] after that.
-pub async fn serve(
-    gateway: Arc<Gateway>,
-    profile: usize,
-    channel: Channel,
-    stop: &CancellationToken,
-    tasks: &TaskTracker,
-) -> Front {
+pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
     let outbox = Outbox::new(channel.writer, OUT_LIMIT);
-    let session = Session::new(gateway, profile, outbox.clone(), tasks.clone());
+    let session = Session::new(gateway, outbox.clone(), tasks.clone());
     let broken = CancellationToken::new();
     let gone = broken.clone();
     let writing = tasks.spawn(async move {
@@ -48,7 +42,7 @@ pub async fn serve(
         }
         gone.cancel();
     });
-    let mut changes = session.gateway.changes(profile);
+    let mut changes = session.gateway.changes(PROFILE);
     let mut seen = *changes.borrow_and_update();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));

@@ -91,7 +91,7 @@ impl World {
     pub(crate) fn host(&self) -> End {
         let (ours, theirs) = Channel::pair();
         let (gateway, stop, tasks) = (Arc::clone(&self.gateway), self.stop.clone(), self.tasks.clone());
-        self.tasks.spawn(async move { stdio::serve(gateway, 0, ours, &stop, &tasks).await.finish().await });
+        self.tasks.spawn(async move { stdio::serve(gateway, ours, &stop, &tasks).await.finish().await });
         End::new(theirs)
     }
 
