@@ -205,17 +205,11 @@ fn respond(connection: &Connection, questions: &Questions, id: &[u8], method: Me
         }
         Some(AskAnswer::Error(error)) if error.starts_with(b"{") => connection.respond(id, "error", &error),
         // Nobody answered, or with what is no answer (MLB-7).
-        _ => match method {
-            Method::Elicit => connection.respond(id, "result", br#"{"action":"cancel"}"#),
-            Method::Sample => {
-                let error = refusal(code::REJECTED_BY_USER, "nobody answered the sampling request");
-                connection.respond(id, "error", error.as_bytes());
-            }
-            _ => {
-                let error = refusal(code::INTERNAL_ERROR, "the client gave no answer");
-                connection.respond(id, "error", error.as_bytes());
-            }
-        },
+        _ if method == Method::Elicit => connection.respond(id, "result", br#"{"action":"cancel"}"#),
+        _ => {
+            let code = if method == Method::Sample { code::REJECTED_BY_USER } else { code::INTERNAL_ERROR };
+            connection.respond(id, "error", refusal(code, "nobody answered").as_bytes());
+        }
     }
 }
 

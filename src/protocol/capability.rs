@@ -83,17 +83,20 @@ impl Capabilities {
     /// Whether a server may ask this, and the code of the refusal when it may not (MLB-1).
     pub fn permit(&self, method: Method, params: Option<&[u8]>) -> Result<(), i64> {
         let has = |name| json::members(params.unwrap_or_default()).any(|entry| entry.is(name));
-        match method {
-            Method::Roots if self.roots => Ok(()),
-            Method::Sample if self.sampling => {
-                let tools = has("tools") || has("toolChoice");
-                if tools && !self.sampling_tools { Err(code::INVALID_PARAMS) } else { Ok(()) }
+        let declared = if method == Method::Elicit {
+            match (self.elicitation_form, self.elicitation_url) {
+                (false, false) => None,
+                (form, url) => Some(if is_url(params) { url } else { form }),
             }
-            Method::Elicit if self.elicitation_form || self.elicitation_url => {
-                let declared = if is_url(params) { self.elicitation_url } else { self.elicitation_form };
-                if declared { Ok(()) } else { Err(code::INVALID_PARAMS) }
-            }
-            _ => Err(code::METHOD_NOT_FOUND),
+        } else if method == Method::Sample {
+            self.sampling.then(|| self.sampling_tools || !(has("tools") || has("toolChoice")))
+        } else {
+            (method == Method::Roots && self.roots).then_some(true)
+        };
+        match declared {
+            Some(true) => Ok(()),
+            Some(false) => Err(code::INVALID_PARAMS),
+            None => Err(code::METHOD_NOT_FOUND),
         }
     }
 

@@ -41,14 +41,16 @@ pub(super) fn question(method: Method, params: Option<&[u8]>, server: &ServerKey
             }
             continue;
         }
-        let value = match method {
-            Method::Elicit => match elicited(&entry, server, to) {
+        let value = if method == Method::Elicit {
+            match elicited(&entry, server, to) {
                 Some(Ok(value)) => value,
                 Some(Err(Unasked)) => return Question::Cancel,
                 None => continue,
-            },
-            Method::Sample => sampled(&entry, to),
-            _ => Cow::Borrowed(entry.value),
+            }
+        } else if method == Method::Sample {
+            sampled(&entry, to)
+        } else {
+            Cow::Borrowed(entry.value)
         };
         push(&mut out, entry.key, &value);
     }

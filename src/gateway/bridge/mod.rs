@@ -391,7 +391,7 @@ impl Exchange<'_> {
         let urls = json::members(data).find(|entry| entry.is("elicitations"));
         let urls: Vec<_> = urls.map(|urls| json::elements(urls.value).take(MAX_URLS).collect()).unwrap_or_default();
         let legal = |url: &&[u8]| self.caller.capabilities.permit(Method::Elicit, Some(url)).is_ok();
-        if urls.is_empty() || !urls.iter().all(|url| legal(url)) {
+        if urls.is_empty() || !urls.iter().all(legal) {
             return Err(Failure::invalid_result(server, "it asks to open URLs, and names none"));
         }
         if replays >= MAX_REPLAYS {

@@ -40,10 +40,12 @@ impl Suspended {
 
     /// Takes a question in, under a key of its own.
     pub(super) fn push(&mut self, ask: Ask) {
-        let (kind, count) = match ask.method {
-            Method::Roots => ("roots", &mut self.keys[0]),
-            Method::Sample => ("sampling", &mut self.keys[1]),
-            _ => ("elicitation", &mut self.keys[2]),
+        let (kind, count) = if ask.method == Method::Roots {
+            ("roots", &mut self.keys[0])
+        } else if ask.method == Method::Sample {
+            ("sampling", &mut self.keys[1])
+        } else {
+            ("elicitation", &mut self.keys[2])
         };
         *count += 1;
         self.asks.push((format!("{kind}_{count}"), ask));
