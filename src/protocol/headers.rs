@@ -247,6 +247,7 @@ mod tests {
         assert!(fits(&[("mcp-param-repo", "x")], r#"{"repo":"x","repo":"y"}"#).is_err(), "E-23");
     }
 
+    /// HDR-6.
     #[test]
     fn hdr_6_a_header_twice_is_one_value() {
         assert_eq!(fits(&[("mcp-param-repo", "x"), ("mcp-param-repo", "x")], r#"{"repo":"x"}"#), Ok(()));

@@ -106,6 +106,7 @@ mod tests {
         assert_eq!(new, expected);
     }
 
+    /// PRM-1.
     #[test]
     fn prm_1_messages_of_prompts() {
         let result = r#"{"description":"x:d","messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x:a"}}},
