@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 const FAMILIES: [&str; 38] = [
     "APP", "CALL", "CAN", "CAP", "CCH", "CMP", "CON", "ENV", "ERR", "HDR", "INV", "LMB", "LOG", "LST", "MLB", "MRT",
     "OBS", "PAG", "PRB", "PRG", "PRM", "REL", "RES", "SEC", "STD", "SUB", "TMO", "URL", "VER", "XMH", "D", "E", "I",
-    "N", "R",
-    "S", "T", "U",
+    "N", "R", "S", "T", "U",
 ];
 
 /// Folders of a path in a document that begins at the top.

@@ -74,7 +74,7 @@ pub(super) fn choose(
     let declared = || match nature {
         Nature::Legacy => caller.capabilities.clone(),
         Nature::Both if mirrored => caller.capabilities.clone(),
-        // Each request says it.
+        // Each request says it (CON-2).
         Nature::Modern | Nature::Both => Capabilities::default(),
     };
     match (settings.sharing, caller.session) {

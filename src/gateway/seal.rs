@@ -4,7 +4,7 @@
 //! A seal names something of ours and proves nothing else: who opens one checks what it holds against who asks.
 //! Deliberately knows nothing of what it holds. The key is the operator's, so that replicas share it, or made once
 //! and kept in the state folder, so that seals survive a restart. Of several keys the first seals and all open: that
-//! is how a key is replaced.
+//! is how a key is replaced (MRT-6).
 
 use std::fs;
 use std::io::{self, Write as _};

@@ -48,13 +48,9 @@ impl Running {
 
     /// The next question to its host; answers it.
     async fn asked(&self, answer: &str) -> String {
-        match self.upward.happening().await {
-            Happening::Ask(ask) => {
-                ask.reply.send(AskAnswer::Result(answer.to_owned().into())).unwrap();
-                ask.params.map_or_else(String::new, |params| String::from_utf8(params.to_vec()).unwrap())
-            }
-            other => panic!("{other:?}"),
-        }
+        let Happening::Ask(ask) = self.upward.happening().await else { panic!("no question") };
+        ask.reply.send(AskAnswer::Result(answer.to_owned().into())).unwrap();
+        ask.params.map_or_else(String::new, |params| String::from_utf8(params.to_vec()).unwrap())
     }
 }
 
@@ -405,13 +401,11 @@ async fn log(server: &mut End, level: &str, data: Value) {
 /// The log messages that a finished call was told.
 fn logged(running: &Running) -> Vec<String> {
     let rest = running.upward.rest().into_iter();
-    rest.map(|happening| match happening {
-        Happening::Log(message) => {
-            assert_eq!(&*message.server, "a");
-            let params: Value = serde_json::from_slice(message.params.of(&message.line)).unwrap();
-            params["data"].as_str().unwrap().to_owned()
-        }
-        other => panic!("{other:?}"),
+    rest.map(|happening| {
+        let Happening::Log(message) = happening else { panic!("no log message: {happening:?}") };
+        assert_eq!(&*message.server, "a");
+        let params: Value = serde_json::from_slice(message.params.of(&message.line)).unwrap();
+        params["data"].as_str().unwrap().to_owned()
     })
     .collect()
 }

@@ -54,6 +54,7 @@ pub(super) fn question(method: Method, params: Option<&[u8]>, server: &ServerKey
         };
         push(&mut out, entry.key, &value);
     }
+    // LMB-2: a name for the URL, where the revision asks for one.
     let named = json::members(params).any(|entry| entry.is("elicitationId"));
     if method == Method::Elicit && to == Revision::V2025_11_25 && is_url(Some(params)) && !named {
         push(&mut out, b"elicitationId", format!("\"{}\"", uuid()).as_bytes());

@@ -202,7 +202,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Waits for the answer of a legacy server, or has its questions asked by suspending the call (MLB-2, MLB-6).
+    /// Waits for the answer of a legacy server, or has its questions asked by suspending the call (MLB-2, MLB-6). Dropped,
+    /// it cancels the call (MLB-8).
     async fn drive(&self, mut call: Suspended, replays: u8) -> Result<Outcome, Failure> {
         loop {
             let until = (!call.asks.is_empty()).then(|| Instant::now() + COLLECT);
@@ -278,7 +279,8 @@ impl Exchange<'_> {
         self.ask_around(required).await
     }
 
-    /// Asks a legacy host what a modern server wants to know, and carries it back, as often as it takes (LMB-*).
+    /// Asks a legacy host what a modern server wants to know, and carries it back, as often as it takes (LMB-1). Dropped,
+    /// it takes the open questions along (LMB-7).
     async fn ask_around(&self, mut required: Required) -> Result<Outcome, Failure> {
         let server = self.server.key();
         let mut backoff = BACKOFF.0;
@@ -373,7 +375,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// A legacy server wants the user to open URLs before the call is sent again (URL-1).
+    /// A legacy server wants the user to open URLs before the call is sent again (URL-1); a modern host
+    /// never sees that error (URL-2).
     fn urls(&self, answer: Answer, error: ErrorSpans, replays: u8) -> Result<Outcome, Failure> {
         let server = self.server.key();
         if !self.caller.capabilities.elicitation_url {
