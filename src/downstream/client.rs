@@ -15,14 +15,17 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::Connection;
+use super::connection::{Connection, Way};
 use super::handshake::{self, Agreed, Probe};
+use super::http::{self, Http};
 use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
 use super::process::{self, Child, Pace};
 use super::questions::Questions;
 use super::server::{Event, Listed, Listing};
 use super::{EraMemory, Fault, Guard, list, subscription};
+use tokio_rustls::rustls::ClientConfig;
+
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
@@ -87,27 +90,29 @@ pub trait Connect: Send + Sync + 'static {
 
 /// A link to a server.
 pub struct Link {
-    channel: Channel,
+    way: Way,
     child: Option<Child>,
 }
 
 impl Link {
     /// A link to a server that is no process of ours.
     pub fn channel(channel: Channel) -> Self {
-        Self { channel, child: None }
+        Self { way: Way::Lines(channel), child: None }
     }
 }
 
-/// Servers as child processes.
+/// Servers as child processes, and behind URLs.
 pub struct Processes {
     guard: OnceLock<Arc<Guard>>,
+    /// Made with the first server behind TLS: the machine's roots are many.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     tasks: TaskTracker,
 }
 
 impl Processes {
     /// Starts children; the tasks that drain them belong to `tasks`. The guard is started with the first.
     pub fn new(tasks: TaskTracker) -> Self {
-        Self { guard: OnceLock::new(), tasks }
+        Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks }
     }
 }
 
@@ -115,7 +120,12 @@ impl Connect for Processes {
     fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
         let launch = match &server.reach {
             Ok(Reach::Launch(launch)) => launch,
-            Ok(Reach::Remote(_)) => return Err("it is reached by HTTP".to_owned()),
+            Ok(Reach::Remote(remote)) => {
+                let is_https = remote.url.scheme() == "https";
+                let tls = is_https.then(|| self.tls.get_or_init(http::tls).clone()).transpose()?;
+                let way = Http::new(remote, server.limits.max_result, tls, &self.tasks)?;
+                return Ok(Link { way: Way::Http(way), child: None });
+            }
             Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
         };
         let guard = self.guard.get_or_init(|| {
@@ -126,7 +136,7 @@ impl Connect for Processes {
         });
         let (child, channel) = process::start(launch, guard, &self.tasks)
             .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
-        Ok(Link { channel, child: Some(child) })
+        Ok(Link { way: Way::Lines(channel), child: Some(child) })
     }
 }
 
@@ -165,6 +175,8 @@ pub(super) struct Client {
     restarts: AtomicU64,
     /// What went wrong last, safe to show; kept when it runs again.
     last_error: Mutex<Option<String>>,
+    /// The status with which it wanted credentials when it was last connected to.
+    sign_in: Mutex<Option<Fault>>,
     stop: CancellationToken,
     pace: OnceLock<Pace>,
     /// One more than the place of what it was last in [`Nature::ALL`]; 0 = never connected.
@@ -204,6 +216,7 @@ impl Client {
             state: watch::Sender::new(State::Idle),
             restarts: AtomicU64::new(0),
             last_error: Mutex::new(None),
+            sign_in: Mutex::new(None),
             stop: CancellationToken::new(),
             pace: OnceLock::new(),
             nature: AtomicU8::new(0),
@@ -277,10 +290,22 @@ impl Client {
         let mut state = self.state.subscribe();
         // When it failed to start while we waited: then it is not slow but not there (D007).
         let mut failed_until = None;
+        let remote = matches!(self.settings.reach, Ok(Reach::Remote(_)));
+        let mut tried = false;
         loop {
             let now = Instant::now();
             match &*state.borrow_and_update() {
-                State::Waiting { until, .. } => failed_until = Some(*until),
+                State::Waiting { until, .. } => {
+                    if let Some(fault) = self.sign_in() {
+                        return Err(fault);
+                    }
+                    if remote && tried {
+                        // It is not ours to start: one look for it is enough.
+                        let retry_after = Some(until.saturating_duration_since(now));
+                        return Err(Fault::Unavailable { detail: "it cannot be reached".to_owned(), retry_after });
+                    }
+                    failed_until = Some(*until);
+                }
                 State::Ready { .. } => {
                     if let Some(connection) = self.open_connection() {
                         return Ok(connection);
@@ -292,7 +317,8 @@ impl Client {
                 }
                 State::Disabled { .. } => return Err(Fault::gone("it cannot be started as configured")),
                 State::Stopped => return Err(Fault::gone("it was stopped")),
-                State::Idle | State::Starting => {}
+                State::Starting => tried = true,
+                State::Idle => {}
             }
             self.wanted.notify_one();
             match timeout_at(deadline, state.changed()).await {
@@ -309,6 +335,15 @@ impl Client {
                 }
             }
         }
+    }
+
+    fn sign_in(&self) -> Option<Fault> {
+        self.sign_in.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_sign_in(&self, fault: Option<&Fault>) {
+        let fault = fault.filter(|fault| matches!(fault, Fault::SignIn { .. })).cloned();
+        *self.sign_in.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     fn publish(&self, state: State) {
@@ -345,6 +380,8 @@ enum End {
     Unused,
     /// It ended.
     Gone,
+    /// It forgot our session; it lives (SES-4).
+    Renew,
 }
 
 impl Actor {
@@ -358,7 +395,8 @@ impl Actor {
             self.say(Listing::Failed(Kind::ALL.into())).await;
             return;
         }
-        let mut life = Lifecycle::default();
+        let remote = matches!(server.settings.reach, Ok(Reach::Remote(_)));
+        let mut life = if remote { Lifecycle::remote() } else { Lifecycle::default() };
         let mut needed = !server.lease.calls_only;
         let mut starts = 0u64;
         while self.wait_for_leave(&mut life, &mut needed).await {
@@ -383,6 +421,18 @@ impl Actor {
             };
             let end = self.attend(&session, &agreed).await;
             server.current.store(None);
+            if let End::Renew = end {
+                tracing::debug!(server = %server.key, "it forgot the session; a new one is opened");
+                if session.connection.was_useful() {
+                    life.ended_well();
+                } else {
+                    // It forgets at once what it agrees to: not without end.
+                    life.failed(Instant::now(), session.began.elapsed(), fastrand::f32());
+                }
+                needed = true;
+                self.leave(session);
+                continue;
+            }
             session.connection.close("it has ended");
             let useful = session.connection.was_useful();
             let busy = session.connection.lost_requests();
@@ -398,7 +448,7 @@ impl Actor {
                     life.ended_well();
                     needed = false;
                 }
-                End::Gone => {
+                End::Renew | End::Gone => {
                     let why = format!("it ended{}", self.retire(&mut session, Pace::SWIFT).await);
                     tracing::warn!(server = %server.key, "{why}");
                     server.note_error(&why);
@@ -414,6 +464,20 @@ impl Actor {
             }
         }
         server.publish(State::Stopped);
+    }
+
+    /// Whoever still waits for an answer in a session that the server forgot is told by the server.
+    fn leave(&self, session: Session) {
+        let server = Arc::clone(&self.server);
+        self.tasks.spawn(async move {
+            let limit = server.settings.timeouts.call_max;
+            let connection = &session.connection;
+            server.stop.run_until_cancelled(timeout(limit, connection.drained())).await;
+            connection.close("it forgot the session");
+            if let Some(http) = connection.http() {
+                http.finish(connection.revision(), Pace::SWIFT, false).await;
+            }
+        });
     }
 
     async fn say(&self, listing: Listing) {
@@ -470,7 +534,13 @@ impl Actor {
 
     fn open(&self) -> Result<Session, String> {
         let link = self.connect.connect(&self.server.settings)?;
-        let connection = Connection::open(self.server.key.clone(), self.mask(), link.channel, &self.tasks);
+        let connection = Connection::open(
+            self.server.key.clone(),
+            self.mask(),
+            link.way,
+            self.server.settings.limits.max_result,
+            &self.tasks,
+        );
         let _ = connection.questions.set(Arc::clone(&self.server.questions));
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
@@ -484,6 +554,7 @@ impl Actor {
         let agreeing = timeout(limit, self.agree(&mut session, limit));
         let (why, pace) = match server.stop.run_until_cancelled(agreeing).await {
             Some(Ok(Ok(agreed))) => {
+                server.note_sign_in(None);
                 // Set once, here; a second start has a connection of its own.
                 let _ = session.connection.revision.set(agreed.revision);
                 return Ok((session, agreed));
@@ -513,12 +584,20 @@ impl Actor {
         let mut probe = remembered != Some(Era::Legacy);
         let mut doubted = false;
         let mut proposed = Revision::LATEST_LEGACY;
+        if let Some(http) = session.connection.http().filter(|http| http.only_sse) {
+            probe = false;
+            http::open_sse(&session.connection, http).await?;
+        }
         loop {
             if probe {
                 match handshake::probe(&session.connection, settings.timeouts.probe).await {
                     Probe::Modern(agreed) => {
                         self.memory.note(identity, Era::Modern);
                         return Ok(agreed);
+                    }
+                    Probe::Unknown(fault) => {
+                        self.server.note_sign_in(Some(&fault));
+                        return Err(fault.to_string());
                     }
                     Probe::Legacy(_) | Probe::Died if settings.era == EraChoice::Modern => {
                         return Err("it gave no answer of the modern era, which is configured for it".to_owned());
@@ -534,17 +613,32 @@ impl Actor {
             match handshake::initialize(&session.connection, proposed, &self.server.lease.capabilities, limit).await {
                 Ok(agreed) => {
                     if !self.server.lease.legacy {
-                        self.memory.note(identity, Era::Legacy);
+                        self.memory.note(identity, agreed.revision.era());
                     }
                     return Ok(agreed);
                 }
                 // It does not know the word: remembered as legacy, it may be modern by now (PRB-8); too slow to start for
                 // the probe's deadline, it may be modern all the same, and answers a second probe at once (PRB-1).
-                Err(Fault::Refused { .. } | Fault::Invalid(_)) if settings.era == EraChoice::Auto && !doubted => {
+                Err(Fault::Refused { .. } | Fault::Invalid(_))
+                    if settings.era == EraChoice::Auto
+                        && !doubted
+                        && !(probe && session.connection.http().is_some()) =>
+                {
                     doubted = true;
                     probe = true;
                 }
-                Err(fault) => return Err(format!("the handshake failed: {fault}")),
+                Err(fault) => match session.connection.http().filter(|http| http.may_be_sse()) {
+                    // PRB-7: the transport of 2024-11-05, when it opens.
+                    Some(http) => {
+                        let opened = http::open_sse(&session.connection, http).await;
+                        opened.map_err(|why| format!("the handshake failed: {fault}; {why}"))?;
+                        (probe, doubted) = (false, true);
+                    }
+                    None => {
+                        self.server.note_sign_in(Some(&fault));
+                        return Err(format!("the handshake failed: {fault}"));
+                    }
+                },
             }
         }
     }
@@ -552,6 +646,9 @@ impl Actor {
     /// Stops what is left of it; answers how it ended and what it printed last, safe to show.
     async fn retire(&self, session: &mut Session, pace: Pace) -> String {
         session.connection.close("it is being stopped");
+        if let Some(http) = session.connection.http() {
+            http.finish(session.connection.revision(), pace, true).await;
+        }
         let Some(child) = session.child.take() else { return String::new() };
         let stderr = child.stderr();
         let mut text = match child.stop(pace).await {
@@ -586,6 +683,9 @@ impl Actor {
         } else if lists {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection)));
         }
+        if let Some(http) = connection.http().filter(|http| http.has_stream(agreed.revision)) {
+            self.tasks.spawn(http::follow(Arc::clone(connection), Arc::clone(http)));
+        }
         // What is to be listed, and when.
         let mut kinds: BTreeSet<Kind> = if lists { Kind::ALL.into() } else { BTreeSet::new() };
         let mut list_at = Some(Instant::now());
@@ -595,7 +695,9 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = server.stop.cancelled() => return End::Stop,
-                () = connection.closed.cancelled() => return End::Gone,
+                () = connection.over.cancelled() => {
+                    return if connection.lost_session() { End::Renew } else { End::Gone };
+                }
                 () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() && lists => {
                     list_at = None;
                     kinds.append(&mut connection.changed.take_kinds());

@@ -2,22 +2,25 @@
 //!
 //! Every slot is emptied: by the answer, by the server's end, by its deadline, or by whoever waits going away,
 //! which also tells the server. Knows neither names nor hosts; what a request says is written by its caller.
-//! [`super::receive`] reads what comes.
+//! [`super::receive`] reads what comes. The wire is lines, written and read by tasks of the connection, or HTTP, where
+//! whoever waits for an answer drives the exchange that brings it ([`super::http`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::changed::Changed;
+use super::http::{self, Http, Repeated};
 use super::questions::Questions;
 use super::{Fault, receive};
 use crate::ident::{Principal, ServerKey};
@@ -40,6 +43,8 @@ const IN_LIMIT: usize = 32 << 20;
 const PENDING_LIMIT: usize = 2048;
 /// With so few requests on their way, a stream that stays open among them, the next is not likely to follow at once.
 const FEW: usize = 2;
+/// Room for a message of usual size.
+const BODY: usize = 512;
 /// How long a server may take to set its level.
 const SET_LEVEL: Duration = Duration::from_secs(10);
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
@@ -86,12 +91,26 @@ pub(super) struct Attributed {
     pub(super) log: Option<LogLevel>,
 }
 
+/// How a server is reached.
+pub(super) enum Way {
+    Lines(Channel),
+    Http(Arc<Http>),
+}
+
+/// What carries messages.
+enum Wire {
+    Lines(Outbox),
+    Http(Arc<Http>),
+}
+
 /// A live connection.
 pub struct Connection {
     pub(super) key: ServerKey,
     /// What must not be shown of its words.
     pub(super) mask: Mask,
-    pub(super) outbox: Outbox,
+    wire: Wire,
+    /// Largest answer, in bytes.
+    pub(super) max_result: u64,
     /// Held for a look, never over an await.
     pending: Mutex<Pending>,
     next_id: AtomicU64,
@@ -103,8 +122,12 @@ pub struct Connection {
     acknowledged: watch::Sender<Option<(u64, BTreeSet<Arc<str>>)>>,
     /// Bytes of answers that wait to be taken.
     held: Arc<Held>,
-    /// Set when nothing can be asked any more.
+    /// Set when nothing new can be asked any more; before `closed`, or with it.
+    pub(super) over: CancellationToken,
+    /// Set when nobody is answered any more.
     pub(super) closed: CancellationToken,
+    /// The server forgot our session (SES-4).
+    session_lost: AtomicBool,
     /// Whether a host request was answered: a server that ends after that did not fail to start (D015).
     useful: AtomicBool,
     /// A host waited for an answer when it was closed.
@@ -167,10 +190,20 @@ impl Answer {
     }
 }
 
-#[derive(Default)]
 struct Held {
     bytes: AtomicUsize,
+    /// Bytes of answers that are not whole yet, where several are read at once.
+    partial: AtomicUsize,
+    /// Whoever reads beyond the bound: one at a time, so that it comes to its end.
+    beyond: Arc<Semaphore>,
     given_back: Notify,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        let (bytes, partial) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { bytes, partial, beyond: Arc::new(Semaphore::new(1)), given_back: Notify::new() }
+    }
 }
 
 struct Share(Arc<Held>, usize);
@@ -178,7 +211,64 @@ struct Share(Arc<Held>, usize);
 impl Drop for Share {
     fn drop(&mut self) {
         if self.0.bytes.fetch_sub(self.1, Ordering::AcqRel) >= IN_LIMIT {
-            self.0.given_back.notify_one();
+            self.0.given_back.notify_waiters();
+        }
+    }
+}
+
+/// An answer that is being read beside others. All that is not whole counts against the same bound as what waits to
+/// be taken; beyond it one is read at a time, so that memory is bounded and none waits for ever.
+pub(super) struct Intake {
+    held: Arc<Held>,
+    bytes: usize,
+    beyond: Option<OwnedSemaphorePermit>,
+}
+
+impl Intake {
+    pub(super) fn new(connection: &Connection) -> Self {
+        Self { held: Arc::clone(&connection.held), bytes: 0, beyond: None }
+    }
+
+    /// Waits until more may be read.
+    pub(super) async fn room(&mut self) {
+        loop {
+            self.held.may_read().await;
+            let all = self.held.bytes.load(Ordering::Acquire) + self.held.partial.load(Ordering::Acquire);
+            if all < IN_LIMIT || self.beyond.is_some() {
+                return;
+            }
+            self.beyond = Arc::clone(&self.held.beyond).acquire_owned().await.ok();
+        }
+    }
+
+    /// So much more was read.
+    pub(super) fn took(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.held.partial.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// What was read so far is no longer held.
+    pub(super) fn clear(&mut self) {
+        self.held.partial.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
+        self.beyond = None;
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Held {
+    /// Waits until what waits to be taken is within bounds.
+    async fn may_read(&self) {
+        while self.bytes.load(Ordering::Acquire) >= IN_LIMIT {
+            let mut given_back = std::pin::pin!(self.given_back.notified());
+            given_back.as_mut().enable();
+            if self.bytes.load(Ordering::Acquire) >= IN_LIMIT {
+                given_back.await;
+            }
         }
     }
 }
@@ -187,12 +277,17 @@ impl Connection {
     const NO_LOGGING: u8 = 0;
     const NO_LEVEL: u8 = u8::MAX;
 
-    /// Opens a connection; its three tasks end with it.
-    pub(super) fn open(key: ServerKey, mask: Mask, channel: Channel, tasks: &TaskTracker) -> Arc<Self> {
+    /// Opens a connection; its tasks end with it.
+    pub(super) fn open(key: ServerKey, mask: Mask, way: Way, max_result: u64, tasks: &TaskTracker) -> Arc<Self> {
+        let (wire, reader) = match way {
+            Way::Lines(channel) => (Wire::Lines(Outbox::new(channel.writer, OUT_LIMIT)), Some(channel.reader)),
+            Way::Http(http) => (Wire::Http(http), None),
+        };
         let connection = Arc::new(Self {
             key,
             mask,
-            outbox: Outbox::new(channel.writer, OUT_LIMIT),
+            wire,
+            max_result,
             pending: Mutex::new(Pending {
                 slots: HashMap::default(),
                 closed: false,
@@ -204,22 +299,26 @@ impl Connection {
             changed: Changed::default(),
             acknowledged: watch::Sender::new(None),
             held: Arc::default(),
+            over: CancellationToken::new(),
             closed: CancellationToken::new(),
+            session_lost: AtomicBool::new(false),
             useful: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             asked: Notify::new(),
             questions: OnceLock::new(),
             log_level: AtomicU8::new(Self::NO_LOGGING),
         });
-        let writing = Arc::clone(&connection);
-        tasks.spawn(async move {
-            // The outbox closes with the connection: its end closes the server's input.
-            let ended = writing.closed.run_until_cancelled(writing.outbox.write()).await;
-            if ended.is_some() {
-                writing.close("its input closed");
-            }
-        });
-        tasks.spawn(receive::run(Arc::clone(&connection), channel.reader));
+        if let Some(reader) = reader {
+            let writing = Arc::clone(&connection);
+            tasks.spawn(async move {
+                let Wire::Lines(outbox) = &writing.wire else { return };
+                // The outbox closes with the connection: its end closes the server's input.
+                if writing.closed.run_until_cancelled(outbox.write()).await.is_some() {
+                    writing.close("its input closed");
+                }
+            });
+            tasks.spawn(receive::run(Arc::clone(&connection), reader));
+        }
         let watching = Arc::clone(&connection);
         tasks.spawn(async move { watching.closed.run_until_cancelled(watching.keep_deadlines()).await });
         connection
@@ -238,7 +337,42 @@ impl Connection {
 
     /// Whether nothing can be asked any more.
     pub fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
+        self.over.is_cancelled()
+    }
+
+    /// The way to a server behind a URL.
+    pub(super) fn http(&self) -> Option<&Arc<Http>> {
+        match &self.wire {
+            Wire::Http(http) => Some(http),
+            Wire::Lines(_) => None,
+        }
+    }
+
+    /// The server forgot our session: nothing new is asked in it. Whoever still waits is told the same by the server.
+    pub(super) fn lose_session(&self) {
+        self.session_lost.store(true, Ordering::Relaxed);
+        self.pending().closed = true;
+        self.over.cancel();
+    }
+
+    /// Whether it did.
+    pub(super) fn lost_session(&self) -> bool {
+        self.session_lost.load(Ordering::Relaxed)
+    }
+
+    /// No connection could be opened to the server. When nobody else has one that works, it is gone.
+    pub(super) fn unreachable(&self) {
+        if self.in_flight() <= 1 {
+            self.close("it cannot be reached");
+        }
+    }
+
+    /// Whether so much waits to be sent that answers of ours are left out.
+    pub(super) fn is_full(&self) -> bool {
+        match &self.wire {
+            Wire::Lines(outbox) => outbox.is_full(),
+            Wire::Http(http) => http.is_full(),
+        }
     }
 
     /// Whether it served a host.
@@ -260,6 +394,13 @@ impl Connection {
     /// How many requests wait for answers.
     pub fn in_flight(&self) -> usize {
         self.pending().slots.values().filter(|slot| slot.deadlines.is_some()).count()
+    }
+
+    /// Waits until no request waits for an answer.
+    pub(super) async fn drained(&self) {
+        while self.in_flight() > 0 {
+            sleep(TICK).await;
+        }
     }
 
     /// Ends requests whose time is over, as long as there are any.
@@ -317,7 +458,10 @@ impl Connection {
             wakers.extend(slot.waker.take());
         }
         drop(pending);
-        self.outbox.close();
+        if let Wire::Lines(outbox) = &self.wire {
+            outbox.close();
+        }
+        self.over.cancel();
         self.closed.cancel();
         for waker in wakers {
             waker.wake();
@@ -333,8 +477,20 @@ impl Connection {
         host: Option<ForHost>,
         params: impl FnOnce(&mut Vec<u8>, u64),
     ) -> Result<Waiting, Fault> {
+        self.request_with(method, deadlines, host, Repeated::default(), params)
+    }
+
+    /// The same, of which HTTP headers repeat something.
+    pub(super) fn request_with(
+        self: &Arc<Self>,
+        method: Method,
+        deadlines: Option<Deadlines>,
+        host: Option<ForHost>,
+        repeated: Repeated<'_>,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Waiting, Fault> {
         let (upward, asker) = host.map(|host| (host.upward, host.asker)).unzip();
-        if self.outbox.is_full() {
+        if matches!(&self.wire, Wire::Lines(outbox) if outbox.is_full()) {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -342,7 +498,7 @@ impl Connection {
         {
             let mut pending = self.pending();
             if pending.closed {
-                return Err(Fault::gone("it has ended"));
+                return Err(if self.lost_session() { Fault::SessionLost } else { Fault::gone("it has ended") });
             }
             if pending.slots.len() >= PENDING_LIMIT {
                 return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
@@ -365,39 +521,63 @@ impl Connection {
                 self.asked.notify_one();
             }
         }
-        let mut message = self.outbox.message();
-        let out = message.bytes();
-        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        push_number(out, id);
-        out.extend_from_slice(b",\"method\":\"");
-        out.extend_from_slice(method.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"params\":");
-        params(out, id);
-        out.push(b'}');
-        if few {
-            message.alone();
-        }
-        drop(message);
-        Ok(Waiting { connection: Arc::clone(self), id, upward, cancellable: true, done: false })
+        let write = |out: &mut Vec<u8>| {
+            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+            push_number(out, id);
+            out.extend_from_slice(b",\"method\":\"");
+            out.extend_from_slice(method.as_str().as_bytes());
+            out.extend_from_slice(b"\",\"params\":");
+            params(out, id);
+            out.push(b'}');
+        };
+        let exchange: Option<Exchange> = match &self.wire {
+            Wire::Lines(outbox) => {
+                let mut message = outbox.message();
+                write(message.bytes());
+                if few {
+                    message.alone();
+                }
+                None
+            }
+            Wire::Http(http) => {
+                let mut body = Vec::with_capacity(BODY);
+                write(&mut body);
+                let ask = http::Ask {
+                    method,
+                    headers: http.headers(self.revision(), Some(method), repeated),
+                    body: body.into(),
+                    patience: deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
+                };
+                Some(Box::pin(http::exchange(Arc::clone(self), Arc::clone(http), id, ask)))
+            }
+        };
+        Ok(Waiting { connection: Arc::clone(self), id, upward, cancellable: true, done: false, exchange })
     }
 
     /// Sends a notification with these raw params.
     pub(super) fn notify(&self, method: Method, params: &str) {
-        self.outbox.send(|out| {
-            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"");
-            out.extend_from_slice(method.as_str().as_bytes());
-            out.push(b'"');
-            if !params.is_empty() {
-                out.extend_from_slice(b",\"params\":");
-                out.extend_from_slice(params.as_bytes());
+        self.say(Some(method), |out| push_notification(out, method, params));
+    }
+
+    /// The same, and sees it accepted where the wire tells.
+    pub(super) async fn notify_now(&self, method: Method, params: &str) -> Result<(), Fault> {
+        match &self.wire {
+            Wire::Lines(_) => {
+                self.notify(method, params);
+                Ok(())
             }
-            out.push(b'}');
-        });
+            Wire::Http(http) => {
+                let mut body = Vec::new();
+                push_notification(&mut body, method, params);
+                let headers = http.headers(self.revision(), Some(method), Repeated::default());
+                http.tell(&headers, body.into()).await
+            }
+        }
     }
 
     /// Answers a request of the server: its raw id, `result` or `error`, and the raw object.
     pub(super) fn respond(&self, id: &[u8], member: &str, object: &[u8]) {
-        self.outbox.send(|out| {
+        self.say(None, |out| {
             out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
             out.extend_from_slice(id);
             out.extend_from_slice(b",\"");
@@ -406,6 +586,21 @@ impl Connection {
             out.extend_from_slice(object);
             out.push(b'}');
         });
+    }
+
+    /// Sends what nobody answers.
+    fn say(&self, method: Option<Method>, write: impl FnOnce(&mut Vec<u8>)) {
+        match &self.wire {
+            Wire::Lines(outbox) => outbox.send(write),
+            Wire::Http(http) => {
+                if self.closed.is_cancelled() {
+                    return;
+                }
+                let mut body = Vec::new();
+                write(&mut body);
+                http.tell_soon(http.headers(self.revision(), method, Repeated::default()), body.into());
+            }
+        }
     }
 
     /// Which request of a host something belongs to that names none (REL-2): the one on whose stream it came, else
@@ -540,9 +735,7 @@ impl Connection {
 
     /// Waits until what is held is within bounds.
     pub(super) async fn may_read(&self) {
-        while self.held.bytes.load(Ordering::Acquire) >= IN_LIMIT {
-            self.held.given_back.notified().await;
-        }
+        self.held.may_read().await;
     }
 
     /// A sign of life of a request; answers where its progress goes, when someone wants it.
@@ -554,6 +747,20 @@ impl Connection {
     }
 }
 
+fn push_notification(out: &mut Vec<u8>, method: Method, params: &str) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"");
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.push(b'"');
+    if !params.is_empty() {
+        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(params.as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// What brings the answer where nobody else does; its slot has the outcome when it is done.
+type Exchange = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+
 /// A request on its way. Dropping it tells the server that nobody waits any more.
 pub(super) struct Waiting {
     connection: Arc<Connection>,
@@ -561,6 +768,8 @@ pub(super) struct Waiting {
     upward: Option<Arc<Upward>>,
     cancellable: bool,
     done: bool,
+    /// Dropped, the answer is no longer read, which cancels a modern request (§10.11).
+    exchange: Option<Exchange>,
 }
 
 impl Waiting {
@@ -590,21 +799,32 @@ impl Waiting {
 
     /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
     pub(super) async fn answered(&mut self) -> Result<Answer, Fault> {
-        let outcome = poll_fn(|cx| self.poll(cx.waker())).await;
+        let outcome = poll_fn(|cx| self.poll(cx)).await;
         self.done = true;
+        self.exchange = None;
         if matches!(outcome, Err(Fault::Timeout(_))) {
             self.cancel();
         }
         outcome
     }
 
-    fn poll(&self, waker: &Waker) -> Poll<Result<Answer, Fault>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Fault>> {
+        if let Some(exchange) = &mut self.exchange
+            && let Poll::Ready(done) = exchange.as_mut().poll(cx)
+        {
+            self.exchange = None;
+            if let Err(fault) = done {
+                self.connection.settle(self.id, Err(fault));
+            }
+        }
         let mut pending = self.connection.pending();
         let Some(slot) = pending.slots.get_mut(&self.id) else {
             return Poll::Ready(Err(Fault::gone("it has ended")));
         };
         if slot.outcome.is_none() {
-            slot.waker = Some(waker.clone());
+            if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                slot.waker = Some(cx.waker().clone());
+            }
             return Poll::Pending;
         }
         let slot = pending.slots.remove(&self.id);
@@ -618,7 +838,8 @@ impl Waiting {
 impl Waiting {
     /// Tells the server that nobody waits any more.
     fn cancel(&self) {
-        if !self.cancellable {
+        // A modern server behind a URL is told by the end of the exchange.
+        if !self.cancellable || self.connection.http().is_some() && self.connection.modern().is_some() {
             return;
         }
         let mut params = Vec::from(&b"{\"requestId\":"[..]);

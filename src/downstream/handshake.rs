@@ -38,6 +38,8 @@ pub(super) enum Probe {
     Legacy(Revision),
     /// It ended: start it again, and do not probe (PRB-2).
     Died,
+    /// It could not be asked, which says nothing of its era (PRB-6).
+    Unknown(Fault),
 }
 
 /// What a server says of itself. A member of another kind than it should be counts as absent: nothing that is said
@@ -116,6 +118,9 @@ pub(super) async fn probe(connection: &Arc<Connection>, limit: Duration) -> Prob
                 }
             }
         },
+        Err(fault @ (Fault::Unavailable { .. } | Fault::SignIn { .. })) if connection.http().is_some() => {
+            Probe::Unknown(fault)
+        }
         Err(Fault::Unavailable { .. }) => Probe::Died,
         Err(_) => legacy(&[]),
     }
@@ -161,6 +166,10 @@ pub(super) async fn initialize(
     let announced = match answer.reply.body {
         Body::Result(spans) => Announced::read(spans.whole.of(line)),
         Body::Error(error) => {
+            // PRB-5: modern, without discovery.
+            if let Some(agreed) = recognised(error.code, error.data.map(|data| data.of(line))) {
+                return Ok(agreed);
+            }
             let message = error
                 .message
                 .map_or_else(String::new, |message| connection.mask.shown(&String::from_utf8_lossy(message.of(line))));
@@ -173,7 +182,9 @@ pub(super) async fn initialize(
         let version = shown(version.as_bytes());
         Fault::Invalid(format!("it speaks the protocol revision {version:?}, which is not one of ours"))
     })?;
-    connection.notify(Method::Initialized, "");
+    // Set once: what follows is of this revision.
+    let _ = connection.revision.set(revision);
+    connection.notify_now(Method::Initialized, "").await?;
     Ok(announced.agreed(revision))
 }
 

@@ -15,6 +15,8 @@ const BREAK_AFTER: usize = 5;
 const BREAK_WITHIN: Duration = Duration::from_secs(120);
 /// An open breaker lets one start through this often.
 const HALF_OPEN: Duration = Duration::from_secs(60);
+/// The longest delay for what is not ours to start: it is only looked for again.
+const LONGEST_REMOTE: Duration = Duration::from_secs(5);
 /// A server that ran this long did not fail to start (D-33).
 const STABLE: Duration = Duration::from_secs(60);
 /// Starts within a minute, whatever their reason.
@@ -31,6 +33,8 @@ pub(super) struct Lifecycle {
     /// Starts within the last minute.
     starts: VecDeque<Instant>,
     not_before: Option<Instant>,
+    /// It is a server behind a URL: the breaker is for children that crash.
+    remote: bool,
 }
 
 /// Whether a server may be started now.
@@ -45,11 +49,16 @@ pub(super) enum Leave {
 }
 
 impl Lifecycle {
+    /// Of a server behind a URL.
+    pub(super) fn remote() -> Self {
+        Self { remote: true, ..Self::default() }
+    }
+
     /// May it be started at `now`?
     pub(super) fn leave(&mut self, now: Instant) -> Leave {
         forget(&mut self.failures, now, BREAK_WITHIN);
         forget(&mut self.starts, now, MINUTE);
-        let broken = self.failures.len() >= BREAK_AFTER;
+        let broken = self.is_broken();
         let full = match self.starts.front() {
             Some(&first) if self.starts.len() >= STARTS_A_MINUTE => Some(first + MINUTE),
             _ => None,
@@ -74,14 +83,19 @@ impl Lifecycle {
         self.failures.push_back(now);
         forget(&mut self.failures, now, BREAK_WITHIN);
         self.row = self.row.saturating_add(1);
-        let delay = if self.failures.len() >= BREAK_AFTER {
+        let delay = if self.is_broken() {
             HALF_OPEN
         } else {
-            let ceiling = FIRST.saturating_mul(1 << (self.row - 1).min(10)).min(LONGEST);
+            let longest = if self.remote { LONGEST_REMOTE } else { LONGEST };
+            let ceiling = FIRST.saturating_mul(1 << (self.row - 1).min(10)).min(longest);
             // Half of it certain, so that delays grow; half of it random, so that many do not march in step.
             ceiling.mul_f32(0.5 + 0.5 * random)
         };
         self.not_before = Some(now + delay);
+    }
+
+    fn is_broken(&self) -> bool {
+        !self.remote && self.failures.len() >= BREAK_AFTER
     }
 
     /// It ended after it had done its work: the next start may follow at once.
@@ -140,6 +154,20 @@ mod tests {
         assert_eq!(life.row, 3);
         life.failed(now, STABLE, 1.0);
         assert_eq!((life.row, life.failures.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_url_is_looked_for_every_five_seconds_at_least_and_never_given_up() {
+        let mut life = Lifecycle::remote();
+        let mut now = Instant::now();
+        for _ in 0..40 {
+            life.started(now);
+            life.failed(now, Duration::ZERO, 1.0);
+            match life.leave(now) {
+                Leave::At(at) if at - now <= Duration::from_secs(5) => now = at,
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     proptest! {

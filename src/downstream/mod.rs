@@ -7,8 +7,10 @@ mod changed;
 mod client;
 mod connection;
 mod era;
+mod gate;
 pub mod guard;
 mod handshake;
+mod http;
 mod lease;
 mod lifecycle;
 mod list;
@@ -58,6 +60,15 @@ pub enum Fault {
     /// A bound of ours is reached.
     #[error("{0}")]
     Limit(String),
+    /// It wants to know first who asks.
+    #[error("it answered {status}: the credentials that it was sent are missing or not enough")]
+    SignIn {
+        /// What it answered, 401 or 403.
+        status: u16,
+    },
+    /// It forgot our session, so that what was asked was surely not done (SES-4).
+    #[error("it forgot the session")]
+    SessionLost,
     /// It answered with an error where we needed a result.
     #[error("it answered with error {code}: {message}")]
     Refused {

@@ -20,7 +20,7 @@ use crate::protocol::message::{Message, NoMessage, Part, Why, id_at_end, own_id,
 use crate::protocol::meta::SUBSCRIPTION_ID;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
-use crate::transport::line::{Frame, LineReader, MAX_LINE};
+use crate::transport::line::{Frame, LineReader};
 use crate::transport::upward::Progress;
 
 /// After a broken line with a known id the right answer may still follow (D009); then the request has failed.
@@ -35,8 +35,13 @@ const MAX_ACKNOWLEDGED: usize = 1024;
 /// So much of it is looked at for that.
 const SHOWN: usize = 4096;
 
-struct Receiver {
-    connection: Arc<Connection>,
+/// Takes messages in.
+pub(super) struct Receiver {
+    pub(super) connection: Arc<Connection>,
+    /// The request on whose own stream they come, where there are such.
+    stream: Option<u64>,
+    /// That request has its answer.
+    pub(super) answered: bool,
     index: Index,
     /// Requests whose answer came broken, the earliest first.
     broken: VecDeque<(Instant, u64, String)>,
@@ -47,14 +52,20 @@ struct Receiver {
 /// Reads until the connection or the stream ends.
 pub(super) async fn run(connection: Arc<Connection>, stream: Box<dyn AsyncRead + Send + Unpin>) {
     let closed = connection.closed.clone();
-    let mut receiver = Receiver { connection, index: Index::new(), broken: VecDeque::new(), junk: 0, junk_told: None };
+    let mut receiver = Receiver::new(connection, None);
     closed.run_until_cancelled(receiver.read(stream)).await;
     receiver.connection.close("it closed its output");
 }
 
 impl Receiver {
+    pub(super) fn new(connection: Arc<Connection>, stream: Option<u64>) -> Self {
+        let (index, broken) = (Index::new(), VecDeque::new());
+        Self { connection, stream, answered: false, index, broken, junk: 0, junk_told: None }
+    }
+
     async fn read(&mut self, stream: Box<dyn AsyncRead + Send + Unpin>) {
-        let mut lines = LineReader::new(stream, MAX_LINE);
+        let limit = usize::try_from(self.connection.max_result).unwrap_or(usize::MAX);
+        let mut lines = LineReader::new(stream, limit);
         loop {
             self.connection.may_read().await;
             let frame = match self.broken.front() {
@@ -87,7 +98,13 @@ impl Receiver {
         }
     }
 
-    fn line(&mut self, line: Bytes) {
+    /// What is wrong with the last text that should have been an answer.
+    pub(super) fn broken_answer(&mut self) -> Option<String> {
+        self.broken.pop_back().map(|(_, _, why)| why)
+    }
+
+    /// Takes a message in, or a batch of them.
+    pub(super) fn line(&mut self, line: Bytes) {
         let read = Message::read(&line, &mut self.index);
         // An array of messages, where the revision has such (ENV-9).
         if matches!(read, Err(NoMessage { why: Why::Array, .. })) && self.connection.revision().has_batches() {
@@ -110,7 +127,14 @@ impl Receiver {
                 let body = Body::error(&line, &self.index, error);
                 self.answer(line, id, body.map_err(|error| error.to_string()));
             }
-            Ok(Message::Error { id: None, .. }) => self.junk(&line, "an error without an id"),
+            Ok(Message::Error { id: None, error }) => match self.stream {
+                // On its own stream it is about that request (ENV-4).
+                Some(id) => {
+                    let body = Body::error(&line, &self.index, error);
+                    self.settle(line, id, body.map_err(|error| error.to_string()));
+                }
+                None => self.junk(&line, "an error without an id"),
+            },
             Ok(Message::Notification { method, params }) => self.notification(&line, method, params),
             Ok(Message::Request { id, method, params }) => self.request(&line, id, method, params),
             Err(no) => {
@@ -131,14 +155,18 @@ impl Receiver {
         matches!(why, Why::Malformed(Malformed::Syntax(_))) && !has("method") || has("result") || has("error")
     }
 
-    fn answer(&self, line: Bytes, id: Span, body: Result<Body, String>) {
+    fn answer(&mut self, line: Bytes, id: Span, body: Result<Body, String>) {
         match own_id(id.of(&line)) {
-            Some(id) => {
-                let outcome = body.map(|body| Reply { line, body }).map_err(Fault::Invalid);
-                self.connection.settle(id, outcome);
-            }
-            None => tracing::debug!(server = %self.connection.key, "an answer to an id that was never ours"),
+            // An answer stands on the stream of its request and nowhere else (SES-5).
+            Some(id) if self.stream.is_none_or(|stream| stream == id) => self.settle(line, id, body),
+            _ => tracing::debug!(server = %self.connection.key, "an answer to an id that was not ours here"),
         }
+    }
+
+    fn settle(&mut self, line: Bytes, id: u64, body: Result<Body, String>) {
+        self.answered |= self.stream.is_some();
+        let outcome = body.map(|body| Reply { line, body }).map_err(Fault::Invalid);
+        self.connection.settle(id, outcome);
     }
 
     fn notification(&self, line: &Bytes, method: Span, params: Option<Part>) {
@@ -160,7 +188,7 @@ impl Receiver {
                 }
             }
             Some(Method::Acknowledged) => self.acknowledged(line, params),
-            Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, None),
+            Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, self.stream),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}
         }
@@ -199,12 +227,14 @@ impl Receiver {
             tracing::debug!(server = %self.connection.key, "a modern server sent a request, which it must not");
             return;
         }
-        if self.connection.outbox.is_full() {
+        if self.connection.is_full() {
             return;
         }
         match Method::parse(method.of(line)) {
             Some(Method::Ping) => self.connection.respond(id.of(line), "result", b"{}"),
-            method => questions::take(&self.connection, line, id, method, params.map(|params| params.span), None),
+            method => {
+                questions::take(&self.connection, line, id, method, params.map(|params| params.span), self.stream);
+            }
         }
     }
 
@@ -214,7 +244,8 @@ impl Receiver {
         if self.junk_told.is_none_or(|told| now.duration_since(told) >= JUNK_LOG) {
             self.junk_told = Some(now);
             let (server, lines) = (&self.connection.key, self.junk);
-            tracing::warn!(%server, lines, why, text = %self.connection.mask.shown(&String::from_utf8_lossy(&line[..line.len().min(SHOWN)])), "it writes to stdout what is no message; skipped");
+            let what = if self.connection.http().is_some() { "sends" } else { "writes to stdout" };
+            tracing::warn!(%server, lines, why, text = %self.connection.mask.shown(&String::from_utf8_lossy(&line[..line.len().min(SHOWN)])), "it {what} what is no message; skipped");
         }
     }
 
@@ -228,9 +259,10 @@ impl Receiver {
         };
         let id = in_head.or_else(|| id_at_end(tail).and_then(own_id)).filter(|&id| self.connection.waits(id));
         let server = &self.connection.key;
-        tracing::warn!(%server, length, limit = MAX_LINE, "an over-long line; dropped");
+        let limit = self.connection.max_result;
+        tracing::warn!(%server, length, limit, "an over-long line; dropped");
         if let Some(id) = id.or_else(|| self.connection.only_one()) {
-            self.connection.settle(id, Err(Fault::TooLarge { size: length, limit: MAX_LINE as u64 }));
+            self.connection.settle(id, Err(Fault::TooLarge { size: length, limit }));
         }
     }
 }

@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::client::{Client, Connect, Ground, State};
 use super::connection::{Answer, Asker, Connection, Deadlines, ForHost, Waiting};
+use super::gate::{Gate, Place};
+use super::http::Repeated;
 use super::lease::{Choice, Held, Lease, Leases, choose};
 use super::process::Pace;
 use super::{EraMemory, Fault, Offers};
@@ -76,6 +78,7 @@ pub struct Server {
     wanting: tokio::sync::Mutex<()>,
     leases: Leases,
     ground: Ground,
+    gate: Gate,
 }
 
 /// A request on its way to a server. Dropping it tells the server that nobody waits any more.
@@ -83,6 +86,7 @@ pub struct Pending {
     waiting: Waiting,
     may_ask: bool,
     _held: Option<Held>,
+    _place: Place,
 }
 
 impl Pending {
@@ -119,7 +123,8 @@ impl Server {
         let (events, _) = mpsc::channel(1);
         let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
-        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground })
+        let gate = Gate::new(&settings.limits);
+        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground, gate })
     }
 
     /// Its key.
@@ -223,6 +228,7 @@ impl Server {
         caller: &Caller,
         upward: Arc<Upward>,
     ) -> Result<Pending, Fault> {
+        let place = self.gate.enter(self.settings.timeouts.call).await?;
         let (connection, may_ask, held) = self.connection_for(caller).await?;
         let wants_progress = call.progress_token().is_some();
         let timeouts = self.settings.timeouts;
@@ -238,8 +244,15 @@ impl Server {
             log: wanted_level(caller),
             may_be_asked,
         };
-        let waiting =
-            connection.request(call.method(), Some(deadlines), Some(ForHost { upward, asker }), |out, id| {
+        // The parameters that a schema names come from the catalogue (XMH-3).
+        let name = may_be_asked.then_some(native);
+        let repeated = Repeated { name, params: Vec::new() };
+        let waiting = connection.request_with(
+            call.method(),
+            Some(deadlines),
+            Some(ForHost { upward, asker }),
+            repeated,
+            |out, id| {
                 let leg = Leg {
                     token: wants_progress.then_some(id),
                     modern,
@@ -249,8 +262,9 @@ impl Server {
                     context: connection.revision() >= Revision::V2025_06_18,
                 };
                 call.push_params(out, native, &leg);
-            })?;
-        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held })
+            },
+        )?;
+        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, _place: place })
     }
 }
 

@@ -144,6 +144,14 @@ impl Failure {
             Fault::Unavailable { retry_after, .. } => {
                 ("downstream-unavailable", format!("Server {server} is not available: {fault}"), *retry_after)
             }
+            Fault::SessionLost => {
+                ("downstream-unavailable", format!("Server {server} is not available: {fault}"), None)
+            }
+            Fault::SignIn { .. } => {
+                let remedy = "its operator must configure them (headers of the server)";
+                let message = format!("Server {server} wants a sign-in: {fault}; {remedy}");
+                ("downstream-auth-required", message, None)
+            }
             Fault::Timeout(_) => {
                 ("downstream-timeout", format!("Server {server} did not answer in time: {fault}"), None)
             }

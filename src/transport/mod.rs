@@ -6,6 +6,7 @@
 mod channel;
 pub mod line;
 pub mod outbox;
+pub mod sse;
 pub mod standard;
 pub mod upward;
 

@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::seal::Seal;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
-use crate::downstream::{Answer, Pending, Server};
+use crate::downstream::{Answer, Fault, Pending, Server};
 use crate::ident::Principal;
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Input as Given};
@@ -142,10 +142,19 @@ impl Exchange<'_> {
     }
 
     async fn answered(&self, pending: &mut Pending) -> Result<Answer, Failure> {
-        pending.answered().await.map_err(|fault| self.fault(&fault))
+        match pending.answered().await {
+            // Surely not done (SES-4, D071): once more, in the session that is opened now.
+            Err(Fault::SessionLost) => {
+                let mut again = Box::pin(self.begin(Given::default())).await?;
+                let answer = again.answered().await;
+                *pending = again;
+                answer.map_err(|fault| self.fault(&fault))
+            }
+            answer => answer.map_err(|fault| self.fault(&fault)),
+        }
     }
 
-    fn fault(&self, fault: &crate::downstream::Fault) -> Failure {
+    fn fault(&self, fault: &Fault) -> Failure {
         tracing::debug!(server = %self.server.key(), %fault, "a request failed");
         Failure::of_server(self.server.key(), fault)
     }
@@ -181,10 +190,15 @@ impl Exchange<'_> {
         if self.is_modern() {
             return self.drive(Suspended::new(pending, Arc::clone(self.upward)), replays).await;
         }
+        let mut again = false;
         loop {
             tokio::select! {
                 biased;
                 answer = pending.answered() => {
+                    if matches!(answer, Err(Fault::SessionLost)) && !std::mem::replace(&mut again, true) {
+                        pending = Box::pin(self.begin(Given::default())).await?;
+                        continue;
+                    }
                     let answer = answer.map_err(|fault| self.fault(&fault))?;
                     return self.conclude(answer, replays).await;
                 }
@@ -204,11 +218,16 @@ impl Exchange<'_> {
 
     /// Waits for the answer of a legacy server, or has its questions asked by suspending the call (MLB-2, MLB-6).
     async fn drive(&self, mut call: Suspended, replays: u8) -> Result<Outcome, Failure> {
+        let mut again = false;
         loop {
             let until = (!call.asks.is_empty()).then(|| Instant::now() + COLLECT);
             tokio::select! {
                 biased;
                 answer = call.pending.answered() => {
+                    if matches!(answer, Err(Fault::SessionLost)) && !std::mem::replace(&mut again, true) {
+                        call.pending = Box::pin(self.begin(Given::default())).await?;
+                        continue;
+                    }
                     let answer = answer.map_err(|fault| self.fault(&fault))?;
                     return self.conclude(answer, replays).await;
                 }

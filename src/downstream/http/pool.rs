@@ -1,0 +1,497 @@
+//! Connections to one server: TCP or TLS, HTTP/1.1 kept alive or one HTTP/2 for all, where the server offers it.
+//!
+//! An HTTP/1.1 connection has no task of its own: whoever sends on it drives it, from the request's first byte to the
+//! answer's last, so that an answer wakes its reader alone. Dropped in between, it is closed, which is how a modern
+//! request is cancelled (§10.11). Knows nothing of what is sent. Nothing is shared between servers.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls_native_certs::load_native_certs;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long opening a connection may take.
+const DIAL: Duration = Duration::from_secs(10);
+/// A kept connection is closed when nobody used it for this long, or a second before the server would.
+const IDLE: Duration = Duration::from_secs(30);
+/// Kept connections, at most.
+const MAX_IDLE: usize = 256;
+/// Bytes of an answer that are read ahead, at most.
+const READ_AHEAD: usize = 128 << 10;
+/// Windows of HTTP/2: one answer, and all together.
+const WINDOWS: (u32, u32) = (1 << 20, 8 << 20);
+/// A silent HTTP/2 connection is asked whether it lives this often.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// What is sent.
+type Out = Full<Bytes>;
+
+/// TLS towards servers, verified by the machine's roots (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected).
+pub(in crate::downstream) fn tls() -> Result<Arc<ClientConfig>, String> {
+    let found = load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
+        return Err(format!("no root certificates were found on this machine{why}"));
+    }
+    Ok(tls_with(roots))
+}
+
+/// The same with these roots.
+pub(in crate::downstream) fn tls_with(roots: RootCertStore) -> Arc<ClientConfig> {
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.expect("invariant: the provider knows the default protocol versions");
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// No connection could be opened; safe to show.
+    Unreachable(String),
+    /// It broke; whether the request was executed is unknown. Safe to show.
+    Broken(String),
+}
+
+/// A plain or encrypted stream.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+macro_rules! on_stream {
+    ($self:ident, $stream:ident => $do:expr) => {
+        match $self.get_mut() {
+            Stream::Plain(stream) => {
+                let $stream = Pin::new(stream);
+                $do
+            }
+            Stream::Tls(stream) => {
+                let $stream = Pin::new(&mut **stream);
+                $do
+            }
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, stream => stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        on_stream!(self, stream => stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, stream => stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, stream => stream.poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        on_stream!(self, stream => stream.poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
+/// An HTTP/1.1 connection, driven by whoever has it.
+struct Lane {
+    send: http1::SendRequest<Out>,
+    drive: http1::Connection<TokioIo<Stream>, Out>,
+    ended: bool,
+    /// Until when it may be used again.
+    good_until: Instant,
+    /// How long after each use.
+    keep: Duration,
+}
+
+impl Lane {
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.ended {
+            // How it ended shows in what was asked on it.
+            self.ended = Pin::new(&mut self.drive).poll(cx).is_ready();
+        }
+    }
+
+    /// Whether a request can be sent on it. Nobody polls a kept connection: an end that came meanwhile shows here.
+    fn is_ready(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        !self.ended && self.send.is_ready()
+    }
+
+    async fn ask(&mut self, request: Request<Out>) -> Result<Response<Incoming>, Refused> {
+        let mut answer = pin!(self.send.try_send_request(request));
+        let (drive, ended) = (&mut self.drive, &mut self.ended);
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = answer.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            if !*ended {
+                *ended = Pin::new(&mut *drive).poll(cx).is_ready();
+            }
+            answer.as_mut().poll(cx)
+        })
+        .await
+        .map_err(|mut error| Refused { unsent: error.take_message().map(Box::new), why: error.into_error() })
+    }
+}
+
+/// A connection that could not do it.
+struct Refused {
+    /// The request, when nothing of it was sent.
+    unsent: Option<Box<Request<Out>>>,
+    why: hyper::Error,
+}
+
+/// The connections to one server.
+pub(super) struct Pool {
+    host: String,
+    port: u16,
+    /// `scheme://host:port` as a request line over HTTP/2 names it.
+    scheme: &'static str,
+    authority: HeaderValue,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    kept: Mutex<Kept>,
+    closed: CancellationToken,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Kept {
+    idle: Vec<Lane>,
+    shared: Option<http2::SendRequest<Out>>,
+    /// Someone looks after the idle ones.
+    tended: bool,
+}
+
+impl Pool {
+    /// Connections to this URL's origin; `closed` ends what runs for them.
+    pub(super) fn new(
+        url: &url::Url,
+        tls: Option<Arc<ClientConfig>>,
+        closed: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Result<Arc<Self>, String> {
+        let host = match url.host() {
+            Some(url::Host::Domain(name)) => name.to_owned(),
+            Some(url::Host::Ipv4(address)) => address.to_string(),
+            Some(url::Host::Ipv6(address)) => address.to_string(),
+            None => return Err("its URL names no host".to_owned()),
+        };
+        let port = url.port_or_known_default().ok_or("its URL names no port")?;
+        let authority = match (url.host_str(), url.port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (host, _) => host.unwrap_or_default().to_owned(),
+        };
+        let authority = HeaderValue::from_str(&authority).map_err(|_| "its URL has no host that can be sent")?;
+        let tls = match tls {
+            Some(config) => {
+                let name = ServerName::try_from(host.clone()).map_err(|_| "its URL has no host to verify")?;
+                Some((TlsConnector::from(config), name))
+            }
+            None => None,
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Ok(Arc::new(Self { host, port, scheme, authority, tls, kept: Mutex::default(), closed, tasks }))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and waits for the head of the answer. A kept connection that turns out to be closed before
+    /// anything was sent on it is no failure; nothing is ever sent twice (CON-7).
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        method: http::Method,
+        path: &PathAndQuery,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, Lost> {
+        let make = |shared: bool| {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.headers_mut() = headers.clone();
+            if shared {
+                let uri = Uri::builder().scheme(self.scheme).authority(self.authority.as_bytes());
+                *request.uri_mut() = uri.path_and_query(path.clone()).build().unwrap_or_default();
+                *request.version_mut() = http::Version::HTTP_2;
+            } else {
+                *request.uri_mut() = Uri::from(path.clone());
+                request.headers_mut().insert(header::HOST, self.authority.clone());
+            }
+            request
+        };
+        let mut request = None;
+        loop {
+            let (lane, shared) = {
+                let mut kept = self.kept();
+                kept.shared = kept.shared.take().filter(|shared| !shared.is_closed());
+                let now = Instant::now();
+                let lane = std::iter::from_fn(|| kept.idle.pop()).find(|lane| lane.good_until > now);
+                (lane, kept.shared.clone())
+            };
+            if let Some(mut shared) = shared {
+                return match shared.send_request(make(true)).await {
+                    Ok(response) => Ok(Answer { response, lane: None, pool: Arc::clone(self) }),
+                    Err(error) => Err(broken(&error)),
+                };
+            }
+            let mut lane = match lane {
+                Some(mut lane) => {
+                    if !lane.is_ready() {
+                        continue;
+                    }
+                    lane
+                }
+                None => match self.dial().await? {
+                    Some(lane) => lane,
+                    // It is shared now.
+                    None => continue,
+                },
+            };
+            match lane.ask(request.take().unwrap_or_else(|| make(false))).await {
+                Ok(response) => return Ok(Answer { response, lane: Some(lane), pool: Arc::clone(self) }),
+                Err(Refused { unsent: Some(unsent), .. }) => request = Some(*unsent),
+                Err(Refused { why, .. }) => return Err(broken(&why)),
+            }
+        }
+    }
+
+    /// Opens a connection: a lane, or the shared one.
+    async fn dial(self: &Arc<Self>) -> Result<Option<Lane>, Lost> {
+        let opened = timeout(DIAL, self.open()).await;
+        let unreachable = |why: &dyn std::fmt::Display| Lost::Unreachable(format!("it cannot be reached: {why}"));
+        let stream = match opened {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(unreachable(&error)),
+            Err(_) => return Err(unreachable(&format!("no connection within {} s", DIAL.as_secs()))),
+        };
+        let is_h2 = matches!(&stream, Stream::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"));
+        let io = TokioIo::new(stream);
+        if is_h2 {
+            let mut builder = http2::Builder::new(Spawner(self.tasks.clone(), self.closed.clone()));
+            builder.timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).keep_alive_timeout(DIAL);
+            builder.initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
+            let (send, drive) = builder.handshake(io).await.map_err(|error| unreachable(&error))?;
+            let closed = self.closed.clone();
+            // How it ended shows in what was asked on it.
+            self.tasks.spawn(async move { closed.run_until_cancelled(drive).await.is_some() });
+            self.kept().shared = Some(send);
+            return Ok(None);
+        }
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(READ_AHEAD);
+        let (send, drive) = builder.handshake(io).await.map_err(|error| unreachable(&error))?;
+        Ok(Some(Lane { send, drive, ended: false, good_until: Instant::now(), keep: IDLE }))
+    }
+
+    async fn open(&self) -> io::Result<Stream> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => Ok(Stream::Plain(stream)),
+            Some((connector, name)) => Ok(Stream::Tls(Box::new(connector.connect(name.clone(), stream).await?))),
+        }
+    }
+
+    /// Takes back a connection whose answer was read to its end.
+    fn keep(self: &Arc<Self>, mut lane: Lane) {
+        if self.closed.is_cancelled() || !lane.is_ready() {
+            return;
+        }
+        lane.good_until = Instant::now() + lane.keep;
+        let mut kept = self.kept();
+        if kept.idle.len() >= MAX_IDLE {
+            return;
+        }
+        kept.idle.push(lane);
+        if !std::mem::replace(&mut kept.tended, true) {
+            drop(kept);
+            let pool = Arc::clone(self);
+            self.tasks.spawn(async move { pool.closed.run_until_cancelled(pool.tend()).await });
+        }
+    }
+
+    /// Closes what nobody used for long, and what the server closed, as long as anything is kept.
+    async fn tend(&self) {
+        loop {
+            sleep(IDLE / 4).await;
+            let now = Instant::now();
+            let mut kept = self.kept();
+            kept.idle.retain_mut(|lane| lane.good_until > now && lane.is_ready());
+            if kept.idle.is_empty() {
+                kept.tended = false;
+                return;
+            }
+        }
+    }
+
+    /// Closes what is kept; what is in use ends with its user.
+    pub(super) fn close(&self) {
+        self.closed.cancel();
+        let mut kept = self.kept();
+        kept.idle.clear();
+        kept.shared = None;
+    }
+}
+
+fn broken(error: &hyper::Error) -> Lost {
+    // What is below says what happened, for example that the connection was reset.
+    let below = std::error::Error::source(error).map_or_else(String::new, |below| format!(": {below}"));
+    Lost::Broken(format!("{error}{below}"))
+}
+
+/// The tasks of HTTP/2 belong to the tracker.
+#[derive(Clone)]
+struct Spawner(TaskTracker, CancellationToken);
+
+impl<F> hyper::rt::Executor<F> for Spawner
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        let closed = self.1.clone();
+        self.0.spawn(async move { closed.run_until_cancelled(future).await });
+    }
+}
+
+/// An answer whose body is still to be read.
+pub(super) struct Answer {
+    response: Response<Incoming>,
+    lane: Option<Lane>,
+    pool: Arc<Pool>,
+}
+
+impl Answer {
+    pub(super) fn status(&self) -> http::StatusCode {
+        self.response.status()
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The length of what is left of the body, where it was announced.
+    pub(super) fn announced(&self) -> Option<u64> {
+        self.response.body().size_hint().exact()
+    }
+
+    /// The next piece of the body; `None` at its end, after which the connection serves others.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Lost> {
+        loop {
+            let body = self.response.body_mut();
+            let frame = match &mut self.lane {
+                None => body.frame().await,
+                Some(lane) => {
+                    poll_fn(|cx| {
+                        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+                            return Poll::Ready(frame);
+                        }
+                        lane.drive(cx);
+                        Pin::new(&mut *body).poll_frame(cx)
+                    })
+                    .await
+                }
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    // Trailers say nothing to us.
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Err(error)) => return Err(broken(&error)),
+                None => {
+                    self.give_back();
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Reads to the end what is left, when that comes without waiting.
+    pub(super) fn is_over(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        while !self.is_read() {
+            match pin!(self.chunk()).poll(&mut context) {
+                Poll::Ready(Ok(Some(_))) => {}
+                Poll::Ready(Ok(None) | Err(_)) => return true,
+                Poll::Pending => return false,
+            }
+        }
+        self.give_back();
+        true
+    }
+
+    /// Whether nothing is left of the body.
+    pub(super) fn is_read(&self) -> bool {
+        self.response.body().is_end_stream()
+    }
+
+    /// The body was read to its end: the connection serves others.
+    pub(super) fn give_back(&mut self) {
+        let Some(mut lane) = self.lane.take() else { return };
+        let keep = self.headers().get("keep-alive").and_then(|value| hinted(value.to_str().ok()?));
+        lane.keep = keep.map_or(IDLE, |hint| hint.saturating_sub(Duration::from_secs(1)).min(IDLE));
+        self.pool.keep(lane);
+    }
+}
+
+/// For how long a server says that it keeps a quiet connection.
+fn hinted(value: &str) -> Option<Duration> {
+    let seconds = value.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_of_the_server_is_read() {
+        assert_eq!(hinted("timeout=5, max=100"), Some(Duration::from_secs(5)));
+        assert_eq!(hinted("max=100,timeout=72"), Some(Duration::from_secs(72)));
+        assert_eq!(hinted("max=100"), None);
+        assert_eq!(hinted("timeout=x"), None);
+    }
+}
