@@ -21,6 +21,7 @@ use super::connection::Pulse;
 use super::guard::Guard;
 use super::listens::Listens;
 use super::sessions::Sessions;
+use super::sse::{self, Links};
 use super::{Limits, post, session};
 use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
 use crate::gateway::{Failure, Gateway};
@@ -35,6 +36,9 @@ pub(super) struct Front {
     profiles: Vec<String>,
     pub(super) sessions: Sessions,
     pub(super) listens: Listens,
+    /// Streams of HTTP+SSE.
+    pub(super) links: Links,
+    sse: bool,
     /// Bytes of large bodies, in KiB.
     pub(super) bodies: Arc<Semaphore>,
     /// We leave: nothing new is accepted, streams end.
@@ -43,6 +47,17 @@ pub(super) struct Front {
     pub(super) cut: CancellationToken,
     /// What outlives its connection.
     pub(super) tasks: TaskTracker,
+}
+
+/// Where a path leads.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The endpoint of both eras.
+    Mcp,
+    /// The stream of HTTP+SSE.
+    Sse,
+    /// What hosts say there.
+    Messages,
 }
 
 /// Who asks, and where.
@@ -71,6 +86,8 @@ impl Front {
             profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
             sessions: Sessions::new(&limits),
             listens: Listens::default(),
+            links: Links::default(),
+            sse: settings.sse,
             bodies: Arc::new(Semaphore::new(limits.bodies / 1024)),
             stop,
             cut: CancellationToken::new(),
@@ -81,12 +98,25 @@ impl Front {
 
     /// The profile that a path shows.
     fn profile(&self, path: &str) -> Option<usize> {
-        match path.strip_prefix("/mcp")? {
+        match path {
             "" | "/" => Some(0),
-            rest => {
-                let name = rest.strip_prefix('/')?;
+            _ => {
+                let name = path.strip_prefix('/')?;
                 self.profiles.iter().position(|profile| profile == name)
             }
+        }
+    }
+
+    /// What a path leads to, and the rest of it.
+    fn place<'a>(&self, path: &'a str) -> Option<(Place, &'a str)> {
+        let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        if let Some(rest) = below("/mcp") {
+            return Some((Place::Mcp, rest));
+        }
+        match path {
+            "/messages" if self.sse => Some((Place::Messages, "")),
+            _ if self.sse => Some((Place::Sse, below("/sse")?)),
+            _ => None,
         }
     }
 }
@@ -121,21 +151,20 @@ pub(super) async fn handle(
 }
 
 async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -> Response<Reply> {
-    let path = head.uri.path();
-    if path != "/mcp" && !path.starts_with("/mcp/") {
-        return empty(StatusCode::NOT_FOUND);
-    }
+    let Some((place, rest)) = front.place(head.uri.path()) else { return empty(StatusCode::NOT_FOUND) };
     let Some(principal) = front.auth.check(&head.headers) else {
         let mut answer = empty(StatusCode::UNAUTHORIZED);
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return answer;
     };
-    let Some(profile) = front.profile(path) else { return empty(StatusCode::NOT_FOUND) };
+    let Some(profile) = front.profile(rest) else { return empty(StatusCode::NOT_FOUND) };
     let who = Who { principal, profile };
-    match head.method {
-        Method::POST => post::post(front, who, &head.headers, body).await,
-        Method::GET => session::get(front, &who, &head.headers),
-        Method::DELETE => session::delete(front, &who, &head.headers),
+    match (place, &head.method) {
+        (Place::Mcp, &Method::POST) => post::post(front, who, &head.headers, body).await,
+        (Place::Mcp, &Method::GET) => session::get(front, &who, &head.headers),
+        (Place::Mcp, &Method::DELETE) => session::delete(front, &who, &head.headers),
+        (Place::Sse, &Method::GET) => sse::open(front, who, &head.headers),
+        (Place::Messages, &Method::POST) => sse::post(front, &who, &head, body).await,
         _ => not_allowed(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`serve`] accepts connections (`connection`), each request is looked at from outside first (`guard`, `auth`), then
 //! by its body (`post`): a modern one is served by `stateless`, all others belong to a session (`sessions`,
-//! `session`, `stream`). What is common to all fronts is in `work` and `write`; nothing here knows servers.
+//! `session`, `stream`; `sse` for the oldest hosts). What is common to all fronts is in `work` and `write`; nothing here knows servers.
 
 mod auth;
 mod body;
@@ -14,6 +14,7 @@ mod listens;
 mod post;
 mod session;
 mod sessions;
+mod sse;
 mod stateless;
 mod stream;
 mod tls;

@@ -63,7 +63,8 @@ pub(super) struct Session {
     gateway: Arc<Gateway>,
     tasks: TaskTracker,
     asked: Arc<Asked>,
-    general: General,
+    /// What belongs to no request, or all (HTTP+SSE).
+    pub(super) general: Arc<General>,
     /// What is told of the resources that it subscribed to.
     updates: Arc<Updates>,
     ended: CancellationToken,
@@ -436,23 +437,25 @@ impl Session {
     }
 }
 
-/// Opens a session; a new one each time (D072).
-pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8], params: &[u8]) -> Response<Reply> {
-    static NUMBERS: AtomicU64 = AtomicU64::new(1);
-    let Some(revision) = legacy::agree(params) else {
-        let failure = Failure::bad_params("params.protocolVersion must be a string");
-        return refusal(StatusCode::OK, Some(id), &failure);
-    };
-    let owner = who.clone();
-    let capabilities = legacy::capabilities(params);
-    let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
-    let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
-    let session = front.sessions.open(&owner, |name| {
+impl Session {
+    /// A new session, as `initialize` asks for it, and the members of the answer.
+    pub(super) fn new(
+        front: &Front,
+        who: Who,
+        params: &[u8],
+        general: Arc<General>,
+    ) -> Result<(Self, String), Failure> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let revision =
+            legacy::agree(params).ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))?;
+        let capabilities = legacy::capabilities(params);
+        let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
+        let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
         let state = State {
             initialized: false,
             log_level: None,
             listed: [None; 4],
-            told: *front.gateway.changes(owner.profile).borrow(),
+            told: *front.gateway.changes(who.profile).borrow(),
             subscribed: HashMap::new(),
             running: HashMap::default(),
             bytes: 0,
@@ -461,8 +464,8 @@ pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8]
             open: 0,
             used: Instant::now(),
         };
-        Arc::new(Session {
-            name,
+        let session = Self {
+            name: "".into(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             who,
             revision,
@@ -470,13 +473,70 @@ pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8]
             gateway: Arc::clone(&front.gateway),
             tasks: front.tasks.clone(),
             asked: Arc::default(),
-            general: General::default(),
+            general,
             updates: Arc::default(),
             ended: CancellationToken::new(),
             state: Mutex::new(state),
-        })
-    });
-    let Some(session) = session else {
+        };
+        Ok((session, members))
+    }
+
+    /// Serves a request whose answer goes to the stream of the whole session.
+    pub(super) fn ask(self: &Arc<Self>, line: &Bytes, index: &Index, id: Span, method: Span, params: Option<Part>) {
+        let raw = id.of(line);
+        let begun = self.step(line, index, raw, method, params).and_then(|step| match step {
+            Step::Now(pieces) => {
+                self.general.push(pieces.finish(), false);
+                Ok(())
+            }
+            Step::Run(task, caller) => {
+                let running = self.enter(line.slice(id.range()), task.size())?;
+                let stream = Stream::into_general(&self.general);
+                let owed = stream.owe();
+                self.tasks.spawn(Arc::clone(self).run(task, caller, stream, owed, running));
+                Ok(())
+            }
+        });
+        if let Err(failure) = begun {
+            let mut pieces = Pieces::new();
+            write::failure(&mut pieces, Some(raw), &failure);
+            self.general.push(pieces.finish(), false);
+        }
+    }
+
+    /// Tells what belongs to no request, for as long as there is no other reader and the session lasts.
+    pub(super) async fn tell_all(&self, reader: u64, out: &Pipe) {
+        let mut changes = self.gateway.changes(self.who.profile);
+        loop {
+            out.room().await;
+            let now = *changes.borrow_and_update();
+            for kind in self.news(&now) {
+                out.push(None, vec![legacy::list_changed(kind).into()]);
+            }
+            tokio::select! {
+                biased;
+                () = self.ended.cancelled() => return,
+                message = self.general.read(reader) => match message {
+                    Some(message) => out.push(None, message),
+                    None => return,
+                },
+                uris = self.updates.next() => for uri in uris {
+                    out.push(None, vec![legacy::updated(&uri).into()]);
+                },
+                Ok(()) = changes.changed() => {}
+            }
+        }
+    }
+}
+
+/// Opens a session; a new one each time (D072).
+pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8], params: &[u8]) -> Response<Reply> {
+    let (session, members) = match Session::new(front, who, params, Arc::default()) {
+        Ok(opened) => opened,
+        Err(failure) => return refusal(StatusCode::OK, Some(id), &failure),
+    };
+    let revision = session.revision;
+    let Some(session) = front.sessions.open(session) else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, Some(id), &Failure::limit("Too many sessions are in use"));
     };
     let mut pieces = Pieces::new();
@@ -685,30 +745,9 @@ fn general(front: &Arc<Front>, session: Arc<Session>) -> Response<Reply> {
     let out = pipe.clone();
     let reading = session.reading();
     let reader = session.general.reader();
-    let (gateway, stop) = (Arc::clone(&front.gateway), front.stop.clone());
+    let stop = front.stop.clone();
     body::events(&front.limits, pipe, async move {
-        let session = &reading.0;
-        let mut changes = gateway.changes(session.who.profile);
-        loop {
-            out.room().await;
-            let now = *changes.borrow_and_update();
-            for kind in session.news(&now) {
-                out.push(None, vec![legacy::list_changed(kind).into()]);
-            }
-            tokio::select! {
-                biased;
-                () = session.ended.cancelled() => return,
-                () = stop.cancelled() => return,
-                message = session.general.read(reader) => match message {
-                    Some(message) => out.push(None, message),
-                    None => return,
-                },
-                uris = session.updates.next() => for uri in uris {
-                    out.push(None, vec![legacy::updated(&uri).into()]);
-                },
-                Ok(()) = changes.changed() => {}
-            }
-        }
+        stop.run_until_cancelled(reading.0.tell_all(reader, &out)).await;
     })
 }
 

@@ -12,6 +12,13 @@ use super::Limits;
 use super::front::Who;
 use super::session::Session;
 
+/// A name that nobody can guess, of characters that fit anywhere.
+pub(super) fn new_name() -> Option<Box<str>> {
+    let mut name = [0; 32];
+    getrandom::fill(&mut name).ok()?;
+    Some(BASE64URL_NOPAD.encode(&name).into())
+}
+
 /// All sessions.
 pub(super) struct Sessions {
     table: Mutex<HashMap<Box<str>, Arc<Session>, RandomState>>,
@@ -37,10 +44,9 @@ impl Sessions {
     }
 
     /// Takes a session in. At a bound the one that was unused the longest ends; nothing when all are in use.
-    pub(super) fn open(&self, who: &Who, make: impl FnOnce(Box<str>) -> Arc<Session>) -> Option<Arc<Session>> {
-        let mut name = [0; 32];
-        getrandom::fill(&mut name).ok()?;
-        let name: Box<str> = BASE64URL_NOPAD.encode(&name).into();
+    pub(super) fn open(&self, mut session: Session) -> Option<Arc<Session>> {
+        session.name = new_name()?;
+        let who = &session.who;
         let mut table = self.table();
         let each = table.values().filter(|session| session.who.principal == who.principal).count();
         let mut gone = None;
@@ -54,8 +60,8 @@ impl Sessions {
             let oldest = unused.map(|(_, session)| session.name.clone())?;
             gone = table.remove(&oldest);
         }
-        let session = make(name.clone());
-        table.insert(name, Arc::clone(&session));
+        let session = Arc::new(session);
+        table.insert(session.name.clone(), Arc::clone(&session));
         drop(table);
         if let Some(gone) = gone {
             gone.end();

@@ -17,8 +17,9 @@ pub(super) type Message = Vec<Bytes>;
 /// What a stream keeps, besides its answers.
 const MAX_EVENTS: usize = 256;
 const MAX_BYTES: usize = 1 << 20;
-/// Messages of no request that wait for a stream.
+/// Notifications that wait for a reader, and bytes of all that do.
 const MAX_WAITING: usize = 64;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// The stream of a POST.
 pub(super) struct Stream {
@@ -26,6 +27,8 @@ pub(super) struct Stream {
     pub(super) number: u64,
     /// The host takes nothing but the answer.
     mute: bool,
+    /// All goes there instead of being kept (HTTP+SSE).
+    to: Option<Arc<General>>,
     state: Mutex<State>,
     told: Notify,
 }
@@ -85,7 +88,13 @@ impl Drop for Owed {
 impl Stream {
     pub(super) fn new(number: u64, mute: bool) -> Arc<Self> {
         let state = State { first: 1, ..State::default() };
-        Arc::new(Self { number, mute, state: Mutex::new(state), told: Notify::new() })
+        Arc::new(Self { number, mute, to: None, state: Mutex::new(state), told: Notify::new() })
+    }
+
+    /// A stream that keeps nothing.
+    pub(super) fn into_general(to: &Arc<General>) -> Arc<Self> {
+        let state = Mutex::new(State { first: 1, ..State::default() });
+        Arc::new(Self { number: 0, mute: false, to: Some(Arc::clone(to)), state, told: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,6 +119,10 @@ impl Stream {
     }
 
     fn put(&self, message: Message, other: bool) {
+        if let Some(to) = &self.to {
+            to.push(message, other);
+            return;
+        }
         let mut state = self.state();
         let size: usize = message.iter().map(Bytes::len).sum();
         while !state.events.is_empty() && (state.events.len() >= MAX_EVENTS || state.bytes + size > MAX_BYTES) {
@@ -203,7 +216,11 @@ pub(super) struct General {
 
 #[derive(Default)]
 struct Waiting {
-    messages: VecDeque<Message>,
+    /// With whether it may go when there are too many.
+    messages: VecDeque<(Message, bool)>,
+    bytes: usize,
+    /// Something that must not go had no room.
+    broken: bool,
     reader: u64,
 }
 
@@ -212,13 +229,24 @@ impl General {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a notification; at the bound the oldest goes.
-    pub(super) fn push(&self, message: Message) {
+    /// Sends something; at the bound the oldest notification goes. Who does not read his answers is read no further.
+    pub(super) fn push(&self, message: Message, notification: bool) {
         let mut state = self.state();
-        if state.messages.len() >= MAX_WAITING {
-            state.messages.pop_front();
+        let size = |message: &Message| message.iter().map(Bytes::len).sum::<usize>();
+        if notification
+            && state.messages.iter().filter(|(_, may_go)| *may_go).count() >= MAX_WAITING
+            && let Some(oldest) = state.messages.iter().position(|(_, may_go)| *may_go)
+            && let Some((gone, _)) = state.messages.remove(oldest)
+        {
+            state.bytes -= size(&gone);
         }
-        state.messages.push_back(message);
+        let more = size(&message);
+        if state.bytes + more > MAX_WAITING_BYTES && state.bytes > 0 {
+            state.broken |= !notification;
+        } else {
+            state.bytes += more;
+            state.messages.push_back((message, notification));
+        }
         drop(state);
         self.told.notify_waiters();
     }
@@ -240,10 +268,11 @@ impl General {
             told.as_mut().enable();
             {
                 let mut state = self.state();
-                if state.reader != reader {
+                if state.reader != reader || state.broken {
                     return None;
                 }
-                if let Some(message) = state.messages.pop_front() {
+                if let Some((message, _)) = state.messages.pop_front() {
+                    state.bytes -= message.iter().map(Bytes::len).sum::<usize>();
                     return Some(message);
                 }
             }
