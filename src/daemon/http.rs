@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Daemon;
 use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
-use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, Settings};
+use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, ProfileSettings, Settings};
 use crate::gateway::{LIST_DEADLINE, Pace};
 use crate::upstream::http;
 
@@ -41,11 +41,12 @@ pub async fn serve_http(
             http.listen
         );
     }
+    let profiles = settings.profiles.clone();
     let daemon = Daemon::start(settings)?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     announce(&format!("{scheme}://{}/mcp", http.listen));
     tokio::select! {
-        ended = serve(daemon, listener, &http, &auth) => ended,
+        ended = serve(daemon, listener, &http, &auth, &profiles) => ended,
         never = systemd::beat() => match never {},
     }
 }
@@ -65,6 +66,7 @@ async fn serve(
     listener: TcpListener,
     http: &HttpSettings,
     auth: &AuthSettings,
+    profiles: &[ProfileSettings],
 ) -> anyhow::Result<Ended> {
     let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
     let told = signals::watch(stop.clone(), Some(hurry.clone()), &daemon.tasks);
@@ -83,7 +85,7 @@ async fn serve(
         systemd::tell(&[NotifyState::Stopping]);
     });
     let served = tokio::select! {
-        served = http::serve(Arc::clone(&daemon.gateway), listener, http, auth, &stop, &daemon.tasks) => served,
+        served = http::serve(Arc::clone(&daemon.gateway), listener, http, auth, profiles, &stop, &daemon.tasks) => served,
         () = hurry.cancelled() => Ok(()),
         () = async { stop.cancelled().await; sleep(DRAIN).await } => {
             tracing::warn!("requests still ran {} s after the end was asked for", DRAIN.as_secs());

@@ -69,6 +69,38 @@ impl Failure {
         Self::plain(code::INVALID_PARAMS, message)
     }
 
+    /// A header that says something else than the body (HDR-2).
+    pub fn header_mismatch(why: &str) -> Self {
+        Self::plain(code::HEADER_MISMATCH, format!("Header mismatch: {why}"))
+    }
+
+    /// A request over HTTP that is not looked at (HTTP-1).
+    pub fn forbidden(why: &str) -> Self {
+        Self::plain(code::INVALID_REQUEST, format!("Forbidden: {why}"))
+    }
+
+    /// A legacy request over HTTP outside of a session (SES-2).
+    pub fn no_session() -> Self {
+        let message = "Send initialize first and then Mcp-Session-Id, or the modern _meta keys \
+                       (io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities)";
+        Self::plain(code::INVALID_REQUEST, message)
+    }
+
+    /// A session that has ended, is another's, or never was (SES-2).
+    pub fn unknown_session() -> Self {
+        Self::plain(code::INVALID_REQUEST, "Session not found: send initialize again")
+    }
+
+    /// A version in the headers of a legacy request that is none of ours (VER-9).
+    pub fn unknown_version_header() -> Self {
+        Self::plain(code::INVALID_REQUEST, "MCP-Protocol-Version is not a version of a legacy session")
+    }
+
+    /// An event that can no longer be gone on from (SES-7).
+    pub fn unknown_event() -> Self {
+        Self::plain(code::INVALID_REQUEST, "The stream of this Last-Event-ID is not kept")
+    }
+
     /// A modern request without one of its keys (VER-4).
     pub fn missing_meta(key: &str) -> Self {
         Self::plain(code::INVALID_PARAMS, format!("Missing _meta key {key}"))

@@ -596,7 +596,7 @@ impl Session {
 }
 
 /// The `_meta` of a request and its version, when it is a modern one (VER-1).
-fn modern_meta<'a>(
+pub(super) fn modern_meta<'a>(
     line: &'a Bytes,
     index: &Index,
     params: Option<Part>,

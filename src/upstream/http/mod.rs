@@ -1,49 +1,123 @@
-//! The HTTP front.
+//! Hosts on HTTP: one endpoint for modern requests, which stand alone, and for legacy sessions (VER-1, VER-2).
 //!
-//! Nothing yet but the door: whoever comes is told to come again later.
+//! [`serve`] accepts connections (`connection`), each request is looked at from outside first (`guard`, `auth`), then
+//! by its body (`post`): a modern one is served by `stateless`, all others belong to a session (`sessions`,
+//! `session`, `stream`; `sse` for the oldest hosts). What is common to all fronts is in `work` and `write`; nothing here knows servers.
 
-use std::convert::Infallible;
+mod auth;
+mod body;
+mod connection;
+mod front;
+mod guard;
+mod headers;
+mod listens;
+mod post;
+mod session;
+mod sessions;
+mod sse;
+mod stateless;
+mod stream;
+mod tls;
+
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::{AuthSettings, HttpSettings};
+use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
 use crate::gateway::Gateway;
+use front::Front;
 
-/// Serves hosts until `stop`, then lets running requests end.
+/// The bounds of a front. Their defaults are right for all; tests have shorter ones.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at once; more wait in the listener's queue.
+    pub connections: usize,
+    /// Largest head of a request.
+    pub head: usize,
+    /// Largest body of a request (HTTP-7).
+    pub body: usize,
+    /// Bytes of large bodies that are held at once, over all connections.
+    pub bodies: usize,
+    /// How long a head may take to arrive.
+    pub head_time: Duration,
+    /// How long a body may take to arrive.
+    pub body_time: Duration,
+    /// How long a client may take nothing of what waits for it.
+    pub stall: Duration,
+    /// How long a connection may be without a request.
+    pub idle: Duration,
+    /// How often the above are looked at.
+    pub look: Duration,
+    /// How often a quiet stream shows that it lives (HTTP-6).
+    pub keep_alive: Duration,
+    /// How long a session may be unused (SES-2).
+    pub session: Duration,
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Sessions of one principal at once.
+    pub sessions_each: usize,
+    /// How long a stream that ended can be resumed (SES-7).
+    pub kept: Duration,
+    /// How long running requests may take to end when we leave.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            connections: 1024,
+            head: 64 << 10,
+            body: 8 << 20,
+            bodies: 256 << 20,
+            head_time: second * 10,
+            body_time: second * 30,
+            stall: second * 30,
+            idle: second * 90,
+            look: second,
+            keep_alive: second * 15,
+            session: second * 1800,
+            sessions: 4096,
+            sessions_each: 1024,
+            kept: second * 300,
+            drain: second * 5,
+        }
+    }
+}
+
+/// Serves hosts until `stop` is cancelled, then lets what runs end, for a few seconds at most.
+///
+/// The first of `profiles` is shown at `/mcp`, each at `/mcp/<name>`. What outlives a connection belongs to `tasks`.
 pub async fn serve(
-    _gateway: Arc<Gateway>,
+    gateway: Arc<Gateway>,
     listener: TcpListener,
-    _settings: &HttpSettings,
-    _auth: &AuthSettings,
+    settings: &HttpSettings,
+    auth: &AuthSettings,
+    profiles: &[ProfileSettings],
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> std::io::Result<()> {
-    loop {
-        let (stream, _) = tokio::select! {
-            accepted = listener.accept() => accepted?,
-            () = stop.cancelled() => return Ok(()),
-        };
-        let stop = stop.clone();
-        tasks.spawn(async move {
-            let answer = service_fn(|_: Request<Incoming>| async {
-                let mut response = Response::new(Full::new(Bytes::new()));
-                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-                Ok::<_, Infallible>(response)
-            });
-            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-            tokio::select! {
-                _ = connection => {}
-                () = stop.cancelled() => {}
-            }
-        });
-    }
+    serve_within(Limits::default(), gateway, listener, settings, auth, profiles, stop, tasks).await
+}
+
+/// [`serve`] with other bounds.
+#[expect(clippy::too_many_arguments, reason = "each is a thing of its own, and this is called twice")]
+pub async fn serve_within(
+    limits: Limits,
+    gateway: Arc<Gateway>,
+    listener: TcpListener,
+    settings: &HttpSettings,
+    auth: &AuthSettings,
+    profiles: &[ProfileSettings],
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> std::io::Result<()> {
+    let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
+    let local = listener.local_addr()?;
+    let front = Front::new(limits, gateway, settings, local, auth, profiles, stop.clone(), tasks.clone());
+    connection::accept(&Arc::new(front), &listener, tls.as_ref()).await;
+    Ok(())
 }

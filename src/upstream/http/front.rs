@@ -1,0 +1,196 @@
+//! What is common to all requests: who may ask, and which of the few paths they go to.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, HeaderMap,
+    HeaderValue, VARY, WWW_AUTHENTICATE,
+};
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::auth::Auth;
+use super::body::{Reply, empty, refusal};
+use super::connection::Pulse;
+use super::guard::Guard;
+use super::listens::Listens;
+use super::sessions::Sessions;
+use super::sse::{self, Links};
+use super::{Limits, post, session};
+use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
+use crate::gateway::{Failure, Gateway};
+use crate::ident::Principal;
+
+/// An HTTP front.
+pub(super) struct Front {
+    pub(super) limits: Limits,
+    pub(super) gateway: Arc<Gateway>,
+    guard: Guard,
+    auth: Auth,
+    profiles: Vec<String>,
+    pub(super) sessions: Sessions,
+    pub(super) listens: Listens,
+    /// Streams of HTTP+SSE.
+    pub(super) links: Links,
+    sse: bool,
+    /// Bytes of large bodies, in KiB.
+    pub(super) bodies: Arc<Semaphore>,
+    /// We leave: nothing new is accepted, streams end.
+    pub(super) stop: CancellationToken,
+    /// We have waited long enough.
+    pub(super) cut: CancellationToken,
+    /// What outlives its connection.
+    pub(super) tasks: TaskTracker,
+}
+
+/// Where a path leads.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The endpoint of both eras.
+    Mcp,
+    /// The stream of HTTP+SSE.
+    Sse,
+    /// What hosts say there.
+    Messages,
+}
+
+/// Who asks, and where.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) principal: Principal,
+    pub(super) profile: usize,
+}
+
+impl Front {
+    #[expect(clippy::too_many_arguments, reason = "called once")]
+    pub(super) fn new(
+        limits: Limits,
+        gateway: Arc<Gateway>,
+        settings: &HttpSettings,
+        local: SocketAddr,
+        auth: &AuthSettings,
+        profiles: &[ProfileSettings],
+        stop: CancellationToken,
+        tasks: TaskTracker,
+    ) -> Self {
+        Self {
+            gateway,
+            guard: Guard::new(settings, local),
+            auth: Auth::new(auth),
+            profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
+            sessions: Sessions::new(&limits),
+            listens: Listens::default(),
+            links: Links::default(),
+            sse: settings.sse,
+            bodies: Arc::new(Semaphore::new(limits.bodies / 1024)),
+            stop,
+            cut: CancellationToken::new(),
+            tasks,
+            limits,
+        }
+    }
+
+    /// The profile that a path shows.
+    fn profile(&self, path: &str) -> Option<usize> {
+        match path {
+            "" | "/" => Some(0),
+            _ => {
+                let name = path.strip_prefix('/')?;
+                self.profiles.iter().position(|profile| profile == name)
+            }
+        }
+    }
+
+    /// What a path leads to, and the rest of it.
+    fn place<'a>(&self, path: &'a str) -> Option<(Place, &'a str)> {
+        let below = |top: &str| path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        if let Some(rest) = below("/mcp") {
+            return Some((Place::Mcp, rest));
+        }
+        match path {
+            "/messages" if self.sse => Some((Place::Messages, "")),
+            _ if self.sse => Some((Place::Sse, below("/sse")?)),
+            _ => None,
+        }
+    }
+}
+
+/// Serves a request. Dropped with its connection.
+pub(super) async fn handle(
+    front: Arc<Front>,
+    pulse: Arc<Pulse>,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Infallible> {
+    let busy = pulse.begin();
+    let taken = (request.version() == Version::HTTP_2).then(|| pulse.answer());
+    let (head, body) = request.into_parts();
+    // HDR-5: the origin, then who it is; the body is not read before.
+    let origin = match front.guard.check(&head) {
+        Ok(origin) => origin,
+        Err(why) => {
+            tracing::debug!(why, "a request is refused");
+            let answer = refusal(StatusCode::FORBIDDEN, None, &Failure::forbidden(why));
+            return Ok(answer.map(|reply| reply.hold(busy, taken)));
+        }
+    };
+    let mut answer =
+        if head.method == Method::OPTIONS { preflight(&head.headers) } else { route(&front, head, body).await };
+    if let Some(origin) = origin {
+        let headers = answer.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate"));
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+    Ok(answer.map(|reply| reply.hold(busy, taken)))
+}
+
+async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -> Response<Reply> {
+    let Some((place, rest)) = front.place(head.uri.path()) else { return empty(StatusCode::NOT_FOUND) };
+    let Some(principal) = front.auth.check(&head.headers) else {
+        let mut answer = empty(StatusCode::UNAUTHORIZED);
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return answer;
+    };
+    let Some(profile) = front.profile(rest) else { return empty(StatusCode::NOT_FOUND) };
+    let who = Who { principal, profile };
+    match (place, &head.method) {
+        (Place::Mcp, &Method::POST) => post::post(front, who, &head.headers, body).await,
+        (Place::Mcp, &Method::GET) => session::get(front, &who, &head.headers),
+        (Place::Mcp, &Method::DELETE) => session::delete(front, &who, &head.headers),
+        (Place::Sse, &Method::GET) => sse::open(front, who, &head.headers),
+        (Place::Messages, &Method::POST) => sse::post(front, &who, &head, body).await,
+        _ => not_allowed(),
+    }
+}
+
+/// SES-8: also for what needs a session and has none.
+pub(super) fn not_allowed() -> Response<Reply> {
+    let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE, OPTIONS"));
+    answer
+}
+
+/// What a browser asks before it sends for a page; the guard has looked at the page's origin.
+fn preflight(headers: &HeaderMap) -> Response<Reply> {
+    const KNOWN: [&str; 5] = ["accept", "authorization", "content-type", "last-event-id", "traceparent"];
+    let mut answer = empty(StatusCode::NO_CONTENT);
+    let asked = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let ours = |name: &&str| {
+        let name = name.to_ascii_lowercase();
+        KNOWN.contains(&name.as_str()) || name.starts_with("mcp-")
+    };
+    let granted: Vec<_> = asked.split(',').map(str::trim).filter(ours).collect();
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, GET, DELETE, OPTIONS"));
+    if let Ok(granted) = HeaderValue::from_str(&granted.join(", ")) {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, granted);
+    }
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    answer
+}

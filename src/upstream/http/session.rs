@@ -1,0 +1,766 @@
+//! One legacy session over HTTP: its requests that run, its streams, what it was asked (§7.4).
+//!
+//! A request runs inside the connection that it came on, as long as that one waits for it; if the connection goes, the
+//! request goes on as a task (SES-9). What it sends before its answer makes a stream of the answer.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
+use super::front::{Front, Who, not_allowed};
+use super::headers::{Accept, LAST_EVENT, SESSION};
+use super::post::{one, session_of};
+use super::stream::{General, Message as Sent, Owed, Settled, Stream};
+use crate::caller::Caller;
+use crate::gateway::{Failure, Fingerprint, Gateway, Held, Seen, Updates};
+use crate::ident::Kind;
+use crate::protocol::call::Call;
+use crate::protocol::capability::Capabilities;
+use crate::protocol::json::{self, Index, Span};
+use crate::protocol::level::LogLevel;
+use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
+use crate::protocol::method::Method;
+use crate::protocol::version::Revision;
+use crate::transport::upward::{AskAnswer, Happening, Upward};
+use crate::upstream::asked::Asked;
+use crate::upstream::session::modern_meta;
+use crate::upstream::work::{Done, Work};
+use crate::upstream::{legacy, write};
+
+/// Requests of one session that run at once, at most, and the bytes that they hold.
+const MAX_RUNNING: usize = 1024;
+const MAX_BYTES: usize = 64 << 20;
+/// Messages of one array that are served, at most.
+const MAX_BATCH: usize = 128;
+/// Streams of a session that can be resumed, and the bytes of those that have ended.
+const MAX_STREAMS: usize = 256;
+const MAX_KEPT: usize = 4 << 20;
+
+/// A session.
+pub(super) struct Session {
+    /// Its name towards the host.
+    pub(super) name: Box<str>,
+    /// Its number among us.
+    number: u64,
+    /// Whose it is, and where.
+    pub(super) who: Who,
+    /// What `initialize` agreed on.
+    pub(super) revision: Revision,
+    capabilities: Capabilities,
+    gateway: Arc<Gateway>,
+    tasks: TaskTracker,
+    asked: Arc<Asked>,
+    /// What belongs to no request, or all (HTTP+SSE).
+    pub(super) general: Arc<General>,
+    /// What is told of the resources that it subscribed to.
+    updates: Arc<Updates>,
+    ended: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The host has taken our answer to `initialize` (VER-8).
+    initialized: bool,
+    /// The least grave log messages that it wants (LOG-2).
+    log_level: Option<LogLevel>,
+    /// The lists that it got last, by kind, and those that it was told of last.
+    listed: [Option<Fingerprint>; 4],
+    told: Seen,
+    /// The resources that it subscribed to, by its own spelling.
+    subscribed: HashMap<String, Held>,
+    /// By raw id.
+    running: HashMap<Bytes, Arc<Upward>, RandomState>,
+    bytes: usize,
+    /// Those that can be resumed, in order.
+    streams: VecDeque<Arc<Stream>>,
+    last_stream: u64,
+    /// Streams that are read now.
+    open: usize,
+    used: Instant,
+}
+
+/// A place among the running requests; given back when dropped.
+struct Running {
+    session: Arc<Session>,
+    id: Bytes,
+    upward: Arc<Upward>,
+    size: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.session.state();
+        // Unless the host gave it up, and the id is another's by now.
+        if state.running.get(&self.id).is_some_and(|upward| Arc::ptr_eq(upward, &self.upward)) {
+            state.running.remove(&self.id);
+        }
+        state.bytes -= self.size;
+        state.used = Instant::now();
+    }
+}
+
+/// A stream that is read; the session is in use.
+struct Reading(Arc<Session>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.open -= 1;
+        state.used = Instant::now();
+    }
+}
+
+/// How a request is served.
+enum Step {
+    Now(Pieces),
+    Run(Task, Caller),
+}
+
+/// What takes time.
+enum Task {
+    Work(Work),
+    /// To be told of changes of a resource.
+    Subscribe(String),
+}
+
+impl Task {
+    fn size(&self) -> usize {
+        match self {
+            Self::Work(work) => work.size(),
+            Self::Subscribe(uri) => uri.len(),
+        }
+    }
+}
+
+impl Session {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn touch(&self) {
+        self.state().used = Instant::now();
+    }
+
+    /// Since when nothing runs and nothing is read; nothing while something does.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        let state = self.state();
+        (state.open == 0 && state.running.is_empty()).then_some(state.used)
+    }
+
+    /// Ends it: what runs is given up, streams close, questions get no answer.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+        let (running, subscribed) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.running), std::mem::take(&mut state.subscribed))
+        };
+        running.values().for_each(|upward| upward.give_up("the session has ended"));
+        drop(subscribed);
+        self.asked.clear();
+        self.gateway.session_ended(self.number);
+    }
+
+    /// Forgets streams that ended long ago, and what is too much.
+    pub(super) fn forget_streams(&self, now: Instant, kept: Duration) {
+        let mut state = self.state();
+        let mut bytes = 0;
+        let mut count = 0;
+        let mut keep: Vec<_> = state
+            .streams
+            .iter()
+            .rev()
+            .map(|stream| {
+                let (ended, size) = stream.rest();
+                let Some(ended) = ended else { return true };
+                bytes += size;
+                count += 1;
+                // The newest is kept, however large its answer is.
+                now.duration_since(ended) < kept && (count == 1 || bytes <= MAX_KEPT)
+            })
+            .collect();
+        state.streams.retain(|_| keep.pop().unwrap_or(true));
+        while state.streams.len() > MAX_STREAMS {
+            state.streams.pop_front();
+        }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller {
+            principal: self.who.principal.clone(),
+            profile: self.who.profile,
+            revision: self.revision,
+            capabilities: self.capabilities.clone(),
+            log_level: self.state().log_level,
+            session: Some(self.number),
+        }
+    }
+
+    fn new_stream(&self, accept: Accept) -> Arc<Stream> {
+        let mut state = self.state();
+        state.last_stream += 1;
+        Stream::new(state.last_stream, !accept.events)
+    }
+
+    /// The method table. An error is answered by the caller.
+    fn step(
+        &self,
+        line: &Bytes,
+        index: &Index,
+        id: &[u8],
+        method: Span,
+        params: Option<Part>,
+    ) -> Result<Step, Failure> {
+        let name = method.of(line);
+        let unknown = || Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]));
+        let known = Method::parse(name).ok_or_else(unknown)?;
+        let mut pieces = Pieces::new();
+        match known {
+            Method::Ping => {
+                write::result(&mut pieces, id, self.revision, "");
+                return Ok(Step::Now(pieces));
+            }
+            Method::SetLevel => {
+                let level = params.and_then(|params| {
+                    let ([level], _) = pick(line, index, params, ["level"]).ok()?;
+                    LogLevel::parse(level?.of(line))
+                });
+                self.state().log_level = Some(level.ok_or_else(|| Failure::bad_params("an unknown log level"))?);
+                write::result(&mut pieces, id, self.revision, "");
+                return Ok(Step::Now(pieces));
+            }
+            Method::Subscribe | Method::Unsubscribe => {
+                let call = Call::read(known, line, index, params).map_err(Failure::bad_call)?;
+                let uri = json::text_of(call.target()).unwrap_or_default().into_owned();
+                if known == Method::Subscribe {
+                    return Ok(Step::Run(Task::Subscribe(uri), self.caller()));
+                }
+                // What was not subscribed to needs no more.
+                let held = self.state().subscribed.remove(&uri);
+                drop(held);
+                write::result(&mut pieces, id, self.revision, "");
+                return Ok(Step::Now(pieces));
+            }
+            _ => {}
+        }
+        let work = Work::read(known, line, index, params)?.ok_or_else(unknown)?;
+        let caller = self.caller();
+        if let Work::List(kind, cursor) = &work
+            && let Some(list) = self.gateway.list_now(*kind, &caller, cursor.as_deref())
+        {
+            let done = list.map(Done::List);
+            self.note(&done);
+            write::done(&mut pieces, id, self.revision, &done);
+            return Ok(Step::Now(pieces));
+        }
+        Ok(Step::Run(Task::Work(work), caller))
+    }
+
+    fn note(&self, done: &Result<Done, Failure>) {
+        if let Ok(Done::List(list)) = done
+            && list.next.is_none()
+        {
+            self.state().listed[list.kind.index()] = Some(list.fingerprint);
+        }
+    }
+
+    /// A place for a request (ENV-2).
+    fn enter(self: &Arc<Self>, id: Bytes, size: usize) -> Result<Running, Failure> {
+        let upward = Arc::new(Upward::default());
+        let mut state = self.state();
+        if state.running.len() >= MAX_RUNNING || state.bytes + size > MAX_BYTES {
+            return Err(Failure::limit("Too many requests run at once"));
+        }
+        if state.running.contains_key(&id) {
+            return Err(Failure::id_in_use());
+        }
+        if self.ended.is_cancelled() {
+            return Err(Failure::unknown_session());
+        }
+        state.running.insert(id.clone(), Arc::clone(&upward));
+        state.bytes += size;
+        drop(state);
+        Ok(Running { session: Arc::clone(self), id, upward, size })
+    }
+
+    /// Does a request; what comes of it goes to its stream.
+    async fn run(self: Arc<Self>, task: Task, caller: Caller, stream: Arc<Stream>, owed: Owed, running: Running) {
+        let mut pieces = Pieces::new();
+        match task {
+            Task::Work(work) => {
+                let token = work.progress_token();
+                let tell = |happening| self.tell(&stream, happening, token.as_ref());
+                let Some(done) = work.perform(&self.gateway, &caller, &running.upward, tell).await else { return };
+                self.note(&done);
+                write::done(&mut pieces, &running.id, self.revision, &done);
+            }
+            Task::Subscribe(uri) => {
+                let held = tokio::select! {
+                    biased;
+                    _ = running.upward.happening() => return,
+                    held = self.gateway.subscribe(&uri, &caller, &self.updates) => held,
+                };
+                match held.and_then(|held| held.ok_or_else(|| Failure::not_subscribed(&uri))) {
+                    Ok(held) => {
+                        self.state().subscribed.insert(uri, held);
+                        write::result(&mut pieces, &running.id, self.revision, "");
+                    }
+                    Err(failure) => write::failure(&mut pieces, Some(&running.id), &failure),
+                }
+            }
+        }
+        if running.upward.is_given_up() {
+            return;
+        }
+        // Its id is free when the host reads the answer, so the place goes first (ENV-2).
+        drop(running);
+        owed.give(pieces.finish());
+    }
+
+    /// SES-6: what happens to a request is told on its own stream.
+    fn tell(&self, stream: &Arc<Stream>, happening: Happening, token: Option<&Bytes>) {
+        let mut pieces = Pieces::new();
+        match (happening, token) {
+            (Happening::Progress(progress), Some(token)) => {
+                write::progress(&mut pieces, token, &progress, self.revision);
+            }
+            (Happening::Log(message), _) => write::log(&mut pieces, &message),
+            // Who takes no stream cannot be asked: dropping the question says so.
+            (Happening::Ask(ask), _) if !stream.is_mute() => {
+                let (open, message) = self.asked.put(ask);
+                stream.push(vec![message.into()]);
+                let stream = Arc::clone(stream);
+                self.tasks.spawn(async move {
+                    if let Some(message) = open.withdrawn().await {
+                        stream.push(vec![message.into()]);
+                    }
+                });
+                return;
+            }
+            (Happening::Progress(_) | Happening::Ask(_) | Happening::GivenUp, _) => return,
+        }
+        stream.push(pieces.finish());
+    }
+
+    /// Takes an answer of the host in.
+    pub(super) fn answered(&self, line: &Bytes, message: &Message) {
+        match message {
+            Message::Result { id, result } => {
+                self.asked.answer(id.of(line), AskAnswer::Result(line.slice(result.span.range())));
+            }
+            Message::Error { id: Some(id), error } => {
+                self.asked.answer(id.of(line), AskAnswer::Error(line.slice(error.span.range())));
+            }
+            Message::Error { id: None, .. } | Message::Request { .. } | Message::Notification { .. } => {}
+        }
+    }
+
+    /// Takes a notification of the host in.
+    pub(super) fn notified(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
+        match Method::parse(method.of(line)) {
+            Some(Method::Initialized) => self.state().initialized = true,
+            Some(Method::Cancelled) => self.cancel(line, index, params),
+            Some(Method::RootsChanged) => self.gateway.roots_changed(&self.who.principal, Some(self.number)),
+            _ => {}
+        }
+    }
+
+    /// CAN-1: by the raw id; what does not run is ignored. Its stream ends without an answer.
+    fn cancel(&self, line: &Bytes, index: &Index, params: Option<Part>) {
+        let Some(params) = params else { return };
+        let Ok(([Some(id), reason], _)) = pick(line, index, params, ["requestId", "reason"]) else { return };
+        let given_up = self.state().running.remove(id.of(line));
+        if let Some(upward) = given_up {
+            let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
+            upward.give_up(reason.as_deref().unwrap_or(""));
+        }
+    }
+
+    /// The kinds of lists whose changes the host has to be told of now (SUB-1, SUB-2).
+    fn news(&self, now: &Seen) -> Vec<Kind> {
+        let mut state = self.state();
+        if !state.initialized {
+            return Vec::new();
+        }
+        let is_new =
+            |kind: Kind| state.told.kind(kind) != now.kind(kind) && state.listed[kind.index()] != Some(now.kind(kind));
+        let mut kinds: Vec<_> = [Kind::Tool, Kind::Prompt].into_iter().filter(|&kind| is_new(kind)).collect();
+        // Templates come with resources.
+        kinds.extend((is_new(Kind::Resource) || is_new(Kind::Template)).then_some(Kind::Resource));
+        state.told = *now;
+        kinds
+    }
+
+    fn reading(self: &Arc<Self>) -> Reading {
+        self.state().open += 1;
+        Reading(Arc::clone(self))
+    }
+
+    /// Gives a stream to its reader from an event on (SES-7). The newest reader gets it (SES-5).
+    fn stream(self: &Arc<Self>, front: &Front, stream: Arc<Stream>, mut from: u64, opens: bool) -> Response<Reply> {
+        let pipe = Pipe::default();
+        let out = pipe.clone();
+        let reading = self.reading();
+        let reader = stream.reader();
+        body::events(&front.limits, pipe, async move {
+            let session = &reading.0;
+            if opens && session.revision >= Revision::V2025_11_25 {
+                out.push_raw(format!("id: {}-0\ndata: \n\n", stream.number));
+            }
+            loop {
+                out.room().await;
+                tokio::select! {
+                    biased;
+                    next = stream.read(reader, from) => match next {
+                        Some((number, message)) => {
+                            out.push(Some(&format!("{}-{number}", stream.number)), message);
+                            from = number + 1;
+                        }
+                        None => return,
+                    },
+                    () = session.ended.cancelled() => return,
+                }
+            }
+        })
+    }
+}
+
+impl Session {
+    /// A new session, as `initialize` asks for it, and the members of the answer.
+    pub(super) fn new(
+        front: &Front,
+        who: Who,
+        params: &[u8],
+        general: Arc<General>,
+    ) -> Result<(Self, String), Failure> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let revision =
+            legacy::agree(params).ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))?;
+        let capabilities = legacy::capabilities(params);
+        let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
+        let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
+        let state = State {
+            initialized: false,
+            log_level: None,
+            listed: [None; 4],
+            told: *front.gateway.changes(who.profile).borrow(),
+            subscribed: HashMap::new(),
+            running: HashMap::default(),
+            bytes: 0,
+            streams: VecDeque::new(),
+            last_stream: 0,
+            open: 0,
+            used: Instant::now(),
+        };
+        let session = Self {
+            name: "".into(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            who,
+            revision,
+            capabilities,
+            gateway: Arc::clone(&front.gateway),
+            tasks: front.tasks.clone(),
+            asked: Arc::default(),
+            general,
+            updates: Arc::default(),
+            ended: CancellationToken::new(),
+            state: Mutex::new(state),
+        };
+        Ok((session, members))
+    }
+
+    /// Serves a request whose answer goes to the stream of the whole session.
+    pub(super) fn ask(self: &Arc<Self>, line: &Bytes, index: &Index, id: Span, method: Span, params: Option<Part>) {
+        let raw = id.of(line);
+        let begun = self.step(line, index, raw, method, params).and_then(|step| match step {
+            Step::Now(pieces) => {
+                self.general.push(pieces.finish(), false);
+                Ok(())
+            }
+            Step::Run(task, caller) => {
+                let running = self.enter(line.slice(id.range()), task.size())?;
+                let stream = Stream::into_general(&self.general);
+                let owed = stream.owe();
+                self.tasks.spawn(Arc::clone(self).run(task, caller, stream, owed, running));
+                Ok(())
+            }
+        });
+        if let Err(failure) = begun {
+            let mut pieces = Pieces::new();
+            write::failure(&mut pieces, Some(raw), &failure);
+            self.general.push(pieces.finish(), false);
+        }
+    }
+
+    /// Tells what belongs to no request, for as long as there is no other reader and the session lasts.
+    pub(super) async fn tell_all(&self, reader: u64, out: &Pipe) {
+        let mut changes = self.gateway.changes(self.who.profile);
+        loop {
+            out.room().await;
+            let now = *changes.borrow_and_update();
+            for kind in self.news(&now) {
+                out.push(None, vec![legacy::list_changed(kind).into()]);
+            }
+            tokio::select! {
+                biased;
+                () = self.ended.cancelled() => return,
+                message = self.general.read(reader) => match message {
+                    Some(message) => out.push(None, message),
+                    None => return,
+                },
+                uris = self.updates.next() => for uri in uris {
+                    out.push(None, vec![legacy::updated(&uri).into()]);
+                },
+                Ok(()) = changes.changed() => {}
+            }
+        }
+    }
+}
+
+/// Opens a session; a new one each time (D072).
+pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8], params: &[u8]) -> Response<Reply> {
+    let (session, members) = match Session::new(front, who, params, Arc::default()) {
+        Ok(opened) => opened,
+        Err(failure) => return refusal(StatusCode::OK, Some(id), &failure),
+    };
+    let revision = session.revision;
+    let Some(session) = front.sessions.open(session) else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, Some(id), &Failure::limit("Too many sessions are in use"));
+    };
+    let mut pieces = Pieces::new();
+    write::result(&mut pieces, id, revision, &members);
+    let mut answer = one(front, accept, StatusCode::OK, pieces);
+    if let Ok(name) = HeaderValue::from_str(&session.name) {
+        answer.headers_mut().insert(SESSION, name);
+    }
+    answer
+}
+
+/// A request that goes on when nobody waits for it any more (SES-9).
+struct Adopted {
+    doing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    tasks: TaskTracker,
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if let Some(doing) = self.doing.take()
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            self.tasks.spawn(doing);
+        }
+    }
+}
+
+/// Serves a request of a session. ERR-5: its errors are answers like others.
+#[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+pub(super) async fn request(
+    front: &Arc<Front>,
+    session: &Arc<Session>,
+    accept: Accept,
+    line: &Bytes,
+    index: &Index,
+    id: Span,
+    method: Span,
+    params: Option<Part>,
+) -> Response<Reply> {
+    let id = line.slice(id.range());
+    let begun = session.step(line, index, &id, method, params).and_then(|step| match step {
+        Step::Now(pieces) => Ok(Err(pieces)),
+        Step::Run(work, caller) => Ok(Ok((session.enter(id.clone(), work.size())?, work, caller))),
+    });
+    let (running, work, caller) = match begun {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, pieces),
+        Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
+    };
+    let stream = session.new_stream(accept);
+    let doing = Arc::clone(session).run(work, caller, Arc::clone(&stream), stream.owe(), running);
+    let mut adopted = Adopted { doing: Some(Box::pin(doing)), tasks: front.tasks.clone() };
+    let settled = poll_fn(|cx| {
+        if adopted.doing.as_mut().is_some_and(|doing| doing.as_mut().poll(cx).is_ready()) {
+            adopted.doing = None;
+        }
+        stream.settled().map_or(Poll::Pending, Poll::Ready)
+    });
+    let settled = settled.await;
+    drop(adopted);
+    answer(front, session, accept, stream, settled, false)
+}
+
+/// Serves an array of messages (ENV-9, ENV-10). Its requests run beside each other; their answers are one array, or
+/// the events of a stream.
+pub(super) async fn batch(
+    front: &Arc<Front>,
+    session: &Arc<Session>,
+    accept: Accept,
+    line: &Bytes,
+    index: &mut Index,
+) -> Response<Reply> {
+    let stream = session.new_stream(accept);
+    let (mut any, mut asked) = (false, false);
+    // While this is held the stream does not end.
+    let open = stream.owe();
+    for (count, element) in json::elements(line).enumerate() {
+        any = true;
+        let element = line.slice_ref(element);
+        let refuse = |id: Option<Span>, failure: &Failure| {
+            let mut pieces = Pieces::new();
+            write::failure(&mut pieces, id.map(|id| id.of(&element)), failure);
+            stream.owe().give(pieces.finish());
+        };
+        match Message::read(&element, index) {
+            Ok(Message::Request { id, method, params }) => {
+                asked = true;
+                let begun = match modern_meta(&element, index, params) {
+                    _ if count >= MAX_BATCH => Err(Failure::limit("Too many messages in one array")),
+                    _ if Method::parse(method.of(&element)) == Some(Method::Initialize) => {
+                        Err(Failure::misplaced_initialize())
+                    }
+                    Err(failure) => Err(failure),
+                    Ok(Some(_)) => Err(Failure::bad_params("a modern request stands alone")),
+                    Ok(None) => session.step(&element, index, id.of(&element), method, params),
+                };
+                let begun = begun.and_then(|step| match step {
+                    Step::Now(pieces) => {
+                        stream.owe().give(pieces.finish());
+                        Ok(())
+                    }
+                    Step::Run(work, caller) => {
+                        let running = session.enter(element.slice(id.range()), work.size())?;
+                        let owed = stream.owe();
+                        front.tasks.spawn(Arc::clone(session).run(work, caller, Arc::clone(&stream), owed, running));
+                        Ok(())
+                    }
+                });
+                if let Err(failure) = begun {
+                    refuse(Some(id), &failure);
+                }
+            }
+            Ok(Message::Notification { method, params }) => session.notified(&element, index, method, params),
+            Ok(message) => session.answered(&element, &message),
+            Err(NoMessage { id, why }) => {
+                asked = true;
+                refuse(id, &Failure::no_message(why));
+            }
+        }
+    }
+    drop(open);
+    if !any {
+        return refusal(StatusCode::BAD_REQUEST, None, &Failure::no_message(Why::Array));
+    }
+    if !asked {
+        return empty(StatusCode::ACCEPTED);
+    }
+    let settled = stream.settle().await;
+    answer(front, session, accept, stream, settled, true)
+}
+
+/// HTTP-4: what came first decides how a POST is answered.
+fn answer(
+    front: &Front,
+    session: &Arc<Session>,
+    accept: Accept,
+    stream: Arc<Stream>,
+    settled: Settled,
+    array: bool,
+) -> Response<Reply> {
+    match settled {
+        Settled::Streaming => {
+            session.state().streams.push_back(Arc::clone(&stream));
+            session.forget_streams(Instant::now(), front.limits.kept);
+            session.stream(front, stream, 1, true)
+        }
+        // The host has given up: its stream ends, and that is all.
+        Settled::Answers(answers) if answers.is_empty() => body::events(&front.limits, Pipe::default(), async {}),
+        Settled::Answers(answers) if accept.json => {
+            let whole: Sent = if array {
+                let comma = || Bytes::from_static(b",");
+                let mut whole = vec![Bytes::from_static(b"[")];
+                for (n, answer) in answers.into_iter().enumerate() {
+                    whole.extend((n > 0).then(comma));
+                    whole.extend(answer);
+                }
+                whole.push(Bytes::from_static(b"]"));
+                whole
+            } else {
+                answers.into_iter().flatten().collect()
+            };
+            body::json(StatusCode::OK, whole)
+        }
+        Settled::Answers(answers) => {
+            let pipe = Pipe::default();
+            answers.into_iter().for_each(|answer| pipe.push(None, answer));
+            body::events(&front.limits, pipe, async {})
+        }
+    }
+}
+
+/// A GET: the stream of what belongs to no request, or the rest of one that broke (SES-6, SES-7, SES-8).
+///
+/// The newest stream of a session is the one that is served: the one before may be dead without our knowing it.
+pub(super) fn get(front: &Arc<Front>, who: &Who, headers: &HeaderMap) -> Response<Reply> {
+    if !headers.contains_key(SESSION) {
+        return not_allowed();
+    }
+    let session = match session_of(front, who, headers) {
+        Ok(session) => session,
+        Err((status, failure)) => return refusal(status, None, &failure),
+    };
+    if !Accept::read(headers).events {
+        return empty(StatusCode::NOT_ACCEPTABLE);
+    }
+    if let Some(last) = headers.get(LAST_EVENT) {
+        let Some((stream, last)) = last.to_str().ok().and_then(|last| resumed(&session, last)) else {
+            return refusal(StatusCode::BAD_REQUEST, None, &Failure::unknown_event());
+        };
+        return session.stream(front, stream, last + 1, false);
+    }
+    general(front, session)
+}
+
+/// The stream that an event id names, and the number of that event.
+fn resumed(session: &Session, last: &str) -> Option<(Arc<Stream>, u64)> {
+    let (stream, event) = last.split_once('-')?;
+    let (stream, event): (u64, u64) = (stream.parse().ok()?, event.parse().ok()?);
+    let state = session.state();
+    let found = state.streams.iter().find(|kept| kept.number == stream)?;
+    Some((Arc::clone(found), event.min(u64::MAX - 1)))
+}
+
+fn general(front: &Arc<Front>, session: Arc<Session>) -> Response<Reply> {
+    let pipe = Pipe::default();
+    let out = pipe.clone();
+    let reading = session.reading();
+    let reader = session.general.reader();
+    let stop = front.stop.clone();
+    body::events(&front.limits, pipe, async move {
+        stop.run_until_cancelled(reading.0.tell_all(reader, &out)).await;
+    })
+}
+
+/// A DELETE: the host ends its session (SES-3).
+pub(super) fn delete(front: &Front, who: &Who, headers: &HeaderMap) -> Response<Reply> {
+    if !headers.contains_key(SESSION) {
+        return not_allowed();
+    }
+    match session_of(front, who, headers) {
+        Ok(session) => {
+            front.sessions.end(&session);
+            empty(StatusCode::NO_CONTENT)
+        }
+        Err((status, failure)) => refusal(status, None, &failure),
+    }
+}
