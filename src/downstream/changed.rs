@@ -75,9 +75,4 @@ impl Changed {
     pub(super) fn take_kinds(&self) -> BTreeSet<Kind> {
         std::mem::take(&mut self.news().kinds)
     }
-
-    /// Whether a list changed.
-    pub(super) fn has_kinds(&self) -> bool {
-        !self.news().kinds.is_empty()
-    }
 }

@@ -5,6 +5,7 @@
 //! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -455,7 +456,9 @@ impl Actor {
                     if useful && !busy {
                         // It did its work and left: the next call starts it (D015).
                         life.ended_well();
-                        needed = server.settings.start == Start::Eager && !server.lease.calls_only;
+                        // Whoever is to be told of its resources makes no call.
+                        let awaited = !server.wanted_resources.borrow().is_empty();
+                        needed = (server.settings.start == Start::Eager || awaited) && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
                         needed = !server.lease.calls_only;
@@ -673,63 +676,62 @@ impl Actor {
         }
         let nature = Nature::of(agreed);
         server.nature.store(1 + Nature::ALL.iter().position(|n| *n == nature).unwrap_or(0) as u8, Ordering::Relaxed);
+        // As it is now: what is wanted from here on finds this connection.
+        let wanted = server.wanted_resources.borrow().clone();
         server.current.store(Some(Arc::clone(connection)));
         let pid = session.child.as_ref().map(Child::pid);
         server.publish(State::Ready { revision: agreed.revision, pid });
         tracing::debug!(server = %server.key, revision = agreed.revision.as_str(), "ready");
         let lists = !server.lease.calls_only;
         if lists && agreed.revision.era() == Era::Modern {
-            self.tasks.spawn(subscription::listen(Arc::clone(server), Arc::clone(connection), agreed.offers.clone()));
+            let (client, offers) = (Arc::clone(server), agreed.offers.clone());
+            self.tasks.spawn(subscription::listen(client, Arc::clone(connection), offers, !wanted.is_empty()));
         } else if lists {
-            self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection)));
+            self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection), wanted));
         }
         if let Some(http) = connection.http().filter(|http| http.has_stream(agreed.revision)) {
             self.tasks.spawn(http::follow(Arc::clone(connection), Arc::clone(http)));
         }
-        // What is to be listed, and when.
-        let mut kinds: BTreeSet<Kind> = if lists { Kind::ALL.into() } else { BTreeSet::new() };
-        let mut list_at = Some(Instant::now());
-        let mut retry = RETRY_FIRST;
+        let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() });
+        // Beside all else, so that a list that hangs delays no news.
+        let mut listing: Option<Pin<Box<dyn Future<Output = BTreeSet<Kind>> + Send + '_>>> = None;
+        let mut kept_at = None;
         loop {
-            let idle_at = self.idle_at(connection);
+            let idle_at = self.idle_at(connection, kept_at);
+            let list_at = plan.at().filter(|_| listing.is_none());
             tokio::select! {
                 biased;
                 () = server.stop.cancelled() => return End::Stop,
                 () = connection.over.cancelled() => {
                     return if connection.lost_session() { End::Renew } else { End::Gone };
                 }
-                () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() && lists => {
-                    list_at = None;
-                    kinds.append(&mut connection.changed.take_kinds());
-                    let failed = tokio::select! {
-                        biased;
-                        () = server.stop.cancelled() => return End::Stop,
-                        failed = self.list(connection, agreed, &kinds) => failed,
-                    };
-                    kinds = failed;
-                    if kinds.is_empty() {
-                        retry = RETRY_FIRST;
-                    } else {
-                        list_at = Some(Instant::now() + retry);
-                        retry = (retry * 2).min(RETRY_LONGEST);
-                    }
+                failed = async { listing.as_mut().expect("invariant: looked at before").await }, if listing.is_some() => {
+                    listing = None;
+                    plan.listed(failed, Instant::now());
+                }
+                () = sleep_until(list_at.unwrap_or_else(Instant::now)), if list_at.is_some() => {
+                    plan.changed(connection.changed.take_kinds(), Instant::now());
+                    let kinds = plan.take(Instant::now());
+                    listing = Some(Box::pin(self.list(connection, agreed, kinds)));
                 }
                 () = connection.changed.happens() => {
                     let resources = connection.changed.take_resources();
                     if lists && !resources.is_empty() {
                         self.say(Listing::Updated(resources)).await;
                     }
-                    if lists && connection.changed.has_kinds() {
-                        kinds.append(&mut connection.changed.take_kinds());
-                        if list_at.is_none() {
-                            list_at = Some(Instant::now() + LIST_GAP);
-                        }
+                    let kinds = connection.changed.take_kinds();
+                    if lists {
+                        plan.changed(kinds, Instant::now());
                     }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
                     let limit = self.idle_limit().unwrap_or(FOREVER);
                     if connection.unused_since().is_some_and(|since| since.elapsed() >= limit) {
-                        return End::Unused;
+                        if server.wanted_resources.borrow().is_empty() {
+                            return End::Unused;
+                        }
+                        // Somebody wants to be told of its resources, which it could not when stopped.
+                        kept_at = Some(Instant::now());
                     }
                 }
             }
@@ -737,9 +739,10 @@ impl Actor {
     }
 
     /// When to look whether it is unused.
-    fn idle_at(&self, connection: &Connection) -> Option<Instant> {
+    fn idle_at(&self, connection: &Connection, kept_at: Option<Instant>) -> Option<Instant> {
         let limit = self.idle_limit()?;
-        Some(connection.unused_since().map_or_else(|| Instant::now() + limit, |since| since + limit))
+        let since = connection.unused_since().map_or_else(Instant::now, |since| kept_at.map_or(since, |at| at.max(since)));
+        Some(since + limit)
     }
 
     /// How long it may be unused.
@@ -752,7 +755,7 @@ impl Actor {
     }
 
     /// Lists these kinds for the gateway, all at once; answers those that failed.
-    async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed, kinds: &BTreeSet<Kind>) -> BTreeSet<Kind> {
+    async fn list(&self, connection: &Arc<Connection>, agreed: &Agreed, kinds: BTreeSet<Kind>) -> BTreeSet<Kind> {
         let one = async |kind| !kinds.contains(&kind) || self.list_kind(connection, agreed, kind).await;
         let [tool, prompt, resource, template] = Kind::ALL;
         let done = tokio::join!(one(tool), one(prompt), one(resource), one(template));
@@ -786,6 +789,68 @@ impl Actor {
                 self.say(Listing::Failed(vec![kind])).await;
                 false
             }
+        }
+    }
+}
+
+/// Which lists of a server are to be fetched, and when: one that failed waits, without keeping the others.
+struct Plan {
+    due: BTreeSet<Kind>,
+    due_at: Option<Instant>,
+    failed: BTreeSet<Kind>,
+    again_at: Option<Instant>,
+    retry: Duration,
+}
+
+impl Plan {
+    /// These now.
+    fn new(due: BTreeSet<Kind>) -> Self {
+        let due_at = (!due.is_empty()).then(Instant::now);
+        Self { due, due_at, failed: BTreeSet::new(), again_at: None, retry: RETRY_FIRST }
+    }
+
+    /// When the next are to be fetched.
+    fn at(&self) -> Option<Instant> {
+        [self.due_at, self.again_at].into_iter().flatten().min()
+    }
+
+    /// These are others now (D-28).
+    fn changed(&mut self, mut kinds: BTreeSet<Kind>, now: Instant) {
+        self.due.append(&mut kinds);
+        if !self.due.is_empty() && self.due_at.is_none() {
+            self.due_at = Some(now + LIST_GAP);
+        }
+    }
+
+    /// Those that are to be fetched now.
+    fn take(&mut self, now: Instant) -> BTreeSet<Kind> {
+        let mut kinds = BTreeSet::new();
+        if self.due_at.is_some_and(|at| at <= now) {
+            self.due_at = None;
+            kinds.append(&mut self.due);
+        }
+        if self.again_at.is_some_and(|at| at <= now) {
+            self.again_at = None;
+            kinds.append(&mut self.failed);
+        }
+        self.failed.retain(|kind| !kinds.contains(kind));
+        kinds
+    }
+
+    /// They were fetched, but for these.
+    fn listed(&mut self, mut failed: BTreeSet<Kind>, now: Instant) {
+        let news = !failed.is_empty();
+        self.failed.append(&mut failed);
+        if self.failed.is_empty() {
+            self.again_at = None;
+            self.retry = RETRY_FIRST;
+        } else if news {
+            self.again_at = Some(now + self.retry);
+            self.retry = (self.retry * 2).min(RETRY_LONGEST);
+        }
+        // What changed while they were fetched.
+        if self.due_at.is_some() {
+            self.due_at = Some(now + LIST_GAP);
         }
     }
 }

@@ -192,7 +192,12 @@ impl Server {
 
     /// Has it tell of changes of a resource; whether it does.
     pub async fn want_resource(&self, native: Arc<str>) -> Result<bool, Fault> {
-        let _turn = self.wanting.lock().await;
+        // A modern server is told all of them at once, so they must not wait for each other.
+        let connection = self.base.connection().await?;
+        let _turn = match connection.modern() {
+            Some(_) => None,
+            None => Some(self.wanting.lock().await),
+        };
         self.base.want_resource(native).await
     }
 

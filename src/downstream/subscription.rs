@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::{Client, RETRY_FIRST, RETRY_LONGEST};
 use super::connection::{Answer, Connection, Deadlines, Waiting};
@@ -19,7 +19,7 @@ use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
-use crate::protocol::reply::Body;
+use crate::protocol::reply::{Body, Reply};
 use crate::protocol::version::Revision;
 
 /// How long a server may take to say what it tells of (SUB-5).
@@ -66,8 +66,8 @@ fn is_refused(body: &Body) -> bool {
 }
 
 /// Keeps the streams of a modern server open as long as its connection lives. A stream that ends is opened again later,
-/// and what it was about is looked at, for what was missed (SUB-9, D070).
-pub(super) async fn listen(client: Arc<Client>, connection: Arc<Connection>, offers: Offers) {
+/// and what it was about is looked at, for what was missed (SUB-9, D070). `missed`: resources were wanted before it.
+pub(super) async fn listen(client: Arc<Client>, connection: Arc<Connection>, offers: Offers, missed: bool) {
     let closed = connection.closed.clone();
     let lists = async {
         let kinds: Vec<Kind> =
@@ -78,7 +78,7 @@ pub(super) async fn listen(client: Arc<Client>, connection: Arc<Connection>, off
     };
     let resources = async {
         if offers.subscribe {
-            resources(&client, &connection).await;
+            resources(&client, &connection, missed).await;
         }
     };
     closed.run_until_cancelled(async { tokio::join!(lists, resources) }).await;
@@ -104,68 +104,110 @@ async fn lists(connection: &Arc<Connection>, offers: &Offers, kinds: &[Kind]) {
     }
 }
 
-/// A stream while it is open; dropped, it is closed.
-type Stream = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+/// A stream for resources that is open; dropped, it is closed.
+struct Open {
+    about: BTreeSet<Arc<str>>,
+    since: Instant,
+    ended: Ended,
+}
 
-/// One stream for all resources that are wanted now.
-async fn resources(client: &Client, connection: &Arc<Connection>) {
+type Ended = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+
+/// What came of opening a stream.
+enum Begun {
+    /// It is open, and tells of these.
+    Open(Ended, BTreeSet<Arc<str>>),
+    /// It ended before that, or nothing was said in time.
+    Failed,
+    /// The server has no streams.
+    Unknown,
+}
+
+async fn begin(connection: &Arc<Connection>, revision: Revision, uris: &BTreeSet<Arc<str>>) -> Begun {
+    let Ok(waiting) = open(connection, revision, None, uris) else { return Begun::Failed };
+    let id = waiting.id();
+    let mut ended: Ended = Box::pin(waiting.answer());
+    tokio::select! {
+        acknowledged = connection.acknowledged(id, Instant::now() + ACK) => match acknowledged {
+            Some(mut told) => {
+                told.retain(|uri| uris.contains(uri));
+                Begun::Open(ended, told)
+            }
+            None => Begun::Failed,
+        },
+        answer = &mut ended => match answer {
+            Ok(Answer { reply: Reply { body: Body::Error(error), .. }, .. }) if error.code == code::METHOD_NOT_FOUND => {
+                Begun::Unknown
+            }
+            _ => Begun::Failed,
+        },
+    }
+}
+
+/// One stream for all resources that are wanted now. `missed`: some were before this connection.
+async fn resources(client: &Client, connection: &Arc<Connection>, mut missed: bool) {
     let mut wanted = client.wanted_resources.subscribe();
-    let mut stream: Option<Stream>;
+    // What the connection before told of is told by nobody now.
+    client.told_resources.send_replace(BTreeSet::new());
+    let mut current: Option<Open> = None;
     let mut retry = RETRY_FIRST;
-    let mut missed = false;
     while let Some(revision) = connection.modern() {
         let uris = wanted.borrow_and_update().clone();
+        let mut again = None;
         if uris.is_empty() {
-            stream = None;
+            current = None;
+            missed = false;
             client.told_resources.send_replace(BTreeSet::new());
-        } else {
-            let Ok(waiting) = open(connection, revision, None, &uris) else { return };
-            let id = waiting.id();
-            let mut next: Stream = Box::pin(waiting.answer());
-            // Make before break: the old one stays until the new one is known to be open.
-            let acknowledged = tokio::select! {
-                acknowledged = connection.acknowledged(id, Instant::now() + ACK) => acknowledged,
-                // What ended is looked at below, where it is polled again.
-                ended = &mut next => {
-                    next = Box::pin(std::future::ready(ended));
-                    None
+        } else if current.as_ref().is_none_or(|open| open.about != uris) {
+            // Make before break: the old one stays until the new one is known to be open. When that is refused, for
+            // one resource perhaps, whoever wanted it gives it up, and the old one is right again.
+            match begin(connection, revision, &uris).await {
+                Begun::Open(ended, told) => {
+                    if std::mem::take(&mut missed) {
+                        told.iter().for_each(|uri| connection.changed.resource(uri));
+                    }
+                    client.told_resources.send_replace(told);
+                    current = Some(Open { about: uris, since: Instant::now(), ended });
                 }
-            };
-            let mut told = acknowledged.unwrap_or_default();
-            told.retain(|uri| uris.contains(uri));
-            if std::mem::take(&mut missed) {
-                told.iter().for_each(|uri| connection.changed.resource(uri));
+                Begun::Failed if current.is_none() => again = Some(Instant::now() + retry),
+                Begun::Failed => {}
+                Begun::Unknown => return,
             }
-            client.told_resources.send_replace(told);
-            stream = Some(next);
         }
-        let ended = tokio::select! {
-            changed = wanted.changed() => match changed {
-                Ok(()) => None,
-                Err(_) => return,
-            },
-            ended = async { stream.as_mut().expect("invariant: looked at before").await }, if stream.is_some() => Some(ended),
-        };
-        match ended {
-            None => retry = RETRY_FIRST,
-            Some(Ok(answer)) if is_refused(&answer.reply.body) => return,
-            Some(_) => {
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return },
+            _ = async { (&mut current.as_mut().expect("invariant: looked at before").ended).await }, if current.is_some() => {
+                if current.take().is_some_and(|open| open.since.elapsed() > RETRY_LONGEST) {
+                    retry = RETRY_FIRST;
+                }
+                missed = true;
+                client.told_resources.send_replace(BTreeSet::new());
+                // Not at once, whatever is wanted meanwhile: some end each stream (D070).
                 sleep(retry).await;
                 retry = (retry * 2).min(RETRY_LONGEST);
-                missed = true;
+            }
+            () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
+                retry = (retry * 2).min(RETRY_LONGEST);
             }
         }
     }
 }
 
 /// Tells a legacy server that has come back which resources are wanted; changes meanwhile are told by
-/// [`subscribe`] and [`unsubscribe`] as they come.
-pub(super) async fn renew(client: Arc<Client>, connection: Arc<Connection>) {
-    let wanted = client.wanted_resources.borrow().clone();
+/// [`Client::want_resource`] and [`Client::unwant_resource`] as they come.
+pub(super) async fn renew(client: Arc<Client>, connection: Arc<Connection>, wanted: BTreeSet<Arc<str>>) {
+    let is_wanted = |uri: &Arc<str>| client.wanted_resources.borrow().contains(uri);
     for uri in wanted {
+        if !is_wanted(&uri) {
+            continue;
+        }
         // One that is refused now may be gone; whoever wanted it is told nothing, as nothing changes.
         if let Ok(true) = subscribe(&connection, Method::Subscribe, &uri).await {
             connection.changed.resource(&uri);
+            if !is_wanted(&uri) {
+                // Given up meanwhile, and said so too early.
+                let _ = subscribe(&connection, Method::Unsubscribe, &uri).await;
+            }
         }
     }
 }
@@ -186,13 +228,13 @@ impl Client {
     pub(super) async fn want_resource(&self, uri: Arc<str>) -> Result<bool, Fault> {
         let connection = self.connection().await?;
         if connection.modern().is_none() {
-            let accepted = subscribe(&connection, Method::Subscribe, &uri).await?;
-            if accepted {
-                self.wanted_resources.send_modify(|wanted| {
-                    wanted.insert(uri);
-                });
+            // First, so that a connection that takes the place of this one renews it.
+            self.wanted_resources.send_if_modified(|wanted| wanted.insert(Arc::clone(&uri)));
+            let accepted = subscribe(&connection, Method::Subscribe, &uri).await;
+            if !matches!(accepted, Ok(true)) {
+                self.wanted_resources.send_if_modified(|wanted| wanted.remove(&uri));
             }
-            return Ok(accepted);
+            return accepted;
         }
         let mut told = self.told_resources.subscribe();
         self.wanted_resources.send_if_modified(|wanted| wanted.insert(Arc::clone(&uri)));

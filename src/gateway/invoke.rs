@@ -26,6 +26,8 @@ use crate::transport::upward::Upward;
 
 /// How long a completion may take before it is empty (CMP-4).
 const COMPLETION: Duration = Duration::from_secs(2);
+/// The kinds whose lists say whose a URI is.
+const BY_URI: [Kind; 2] = [Kind::Resource, Kind::Template];
 /// The most values of a completion (CMP-2).
 const MAX_VALUES: usize = 100;
 
@@ -128,18 +130,17 @@ impl Gateway {
     /// An item may be asked for before its server has listed: it is waited for once (N-9), as long as a list waits.
     async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str) {
         let deadline = Instant::now() + LIST_DEADLINE;
-        let kind = match call.kind() {
-            Target::Tool => Kind::Tool,
-            Target::Prompt => Kind::Prompt,
-            Target::Uri => Kind::Template,
+        let kinds: &[Kind] = match call.kind() {
+            Target::Tool => &[Kind::Tool],
+            Target::Prompt => &[Kind::Prompt],
+            Target::Uri => &BY_URI,
         };
         let view = self.lists.view(caller.profile);
-        for server in self.lists.unsettled(kind) {
-            let may_own = kind == Kind::Template || naming::may_own(&self.lists.places()[server].prefix, name);
+        for server in self.lists.unsettled(kinds) {
+            let may_own = kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
             if may_own && view.shows(server) {
-                self.lists.settle_server(server, kind, deadline).await;
-                if kind == Kind::Template {
-                    self.lists.settle_server(server, Kind::Resource, deadline).await;
+                for &kind in kinds {
+                    self.lists.settle_server(server, kind, deadline).await;
                 }
             }
         }
@@ -148,9 +149,10 @@ impl Gateway {
     /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
     /// does not tell of them.
     pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
-        if self.lists.unsettled(Kind::Template).iter().any(|&server| self.lists.view(caller.profile).shows(server)) {
-            self.lists.settle(Kind::Template).await;
-            self.lists.settle(Kind::Resource).await;
+        if self.lists.unsettled(&BY_URI).iter().any(|&server| self.lists.view(caller.profile).shows(server)) {
+            for kind in BY_URI {
+                self.lists.settle(kind).await;
+            }
         }
         let catalogue = self.lists.catalogue(caller.profile);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);

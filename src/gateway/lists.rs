@@ -128,10 +128,8 @@ impl OneList {
         if let Some(more @ 1..) = items.dropped().len().checked_sub(MAX_TOLD) {
             tracing::warn!(server = %key, more, "more were left out of its list");
         }
-        // Nothing from nothing is no change.
-        let changed = self.items.is_some() || !items.is_empty();
         self.items = Some(Arc::new(items));
-        changed
+        true
     }
 }
 
@@ -254,7 +252,8 @@ impl Lists {
                     if part.lists.iter().all(|list| list.items.is_none()) {
                         return None;
                     }
-                    let lists = Kind::ALL.map(|kind| part.lists[kind.index()].items.clone());
+                    let has = |kind| part.offers.as_ref().is_some_and(|offers| offers.of(kind).is_some());
+                    let lists = Kind::ALL.map(|kind| part.lists[kind.index()].items.clone().filter(|_| has(kind)));
                     Some((server, place.http, lists))
                 };
                 let known: Vec<_> = parts.iter().zip(&self.places).enumerate().filter_map(contribution).collect();
@@ -298,10 +297,11 @@ impl Lists {
         let _ = timeout_at(deadline, settled.wait_for(has)).await;
     }
 
-    /// The servers that have not listed this kind yet.
-    pub(super) fn unsettled(&self, kind: Kind) -> Vec<usize> {
+    /// The servers that have not listed all of these kinds yet.
+    pub(super) fn unsettled(&self, kinds: &[Kind]) -> Vec<usize> {
         let parts = self.parts();
-        (0..parts.len()).filter(|&server| !parts[server].lists[kind.index()].settled).collect()
+        let is_open = |server: &usize| kinds.iter().any(|kind| !parts[*server].lists[kind.index()].settled);
+        (0..parts.len()).filter(is_open).collect()
     }
 
     pub(super) fn places(&self) -> &[Place] {

@@ -3,7 +3,7 @@
 //! Cheap things are answered where they are read; a call runs as a task of its own, so that nothing waits for it
 //! (D059). Policy is asked in the gateway; this is only about words.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,15 +75,19 @@ struct State {
     listens: Vec<Stream>,
     /// The resources that the host of the session subscribed to, by its own spelling.
     subscribed: HashMap<String, Held>,
+    /// Those for which a request runs, the last one of each: who unsubscribes meanwhile has the last word.
+    subscribing: HashMap<String, Arc<Upward>>,
     /// What is told of them; made with the first.
     updates: Option<Arc<Updates>>,
     /// The lists that it got last, by kind.
     listed: [Option<Fingerprint>; 4],
 }
 
-/// A listen stream that is open.
+/// A listen stream.
 struct Stream {
     listen: Arc<Listen>,
+    /// What changed before its first message, which says what is honoured (SUB-3); `None` = that was sent.
+    early: Option<BTreeSet<Kind>>,
     /// Ends what tells of single resources on it.
     closed: CancellationToken,
 }
@@ -292,7 +296,11 @@ impl Session {
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
+                        // A session that is opened anew has set and subscribed to nothing.
+                        state.log_level = None;
+                        let before = std::mem::take(&mut state.subscribed);
                         drop(state);
+                        drop(before);
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -374,7 +382,11 @@ impl Session {
         };
         if method == Method::Unsubscribe {
             // What was not subscribed to needs no more.
-            let held = self.state().subscribed.remove(&uri);
+            let held = {
+                let mut state = self.state();
+                state.subscribing.remove(&uri);
+                state.subscribed.remove(&uri)
+            };
             drop(held);
             reply.send(|out, id| write::result(out, id, revision, ""));
             return Ok(());
@@ -385,16 +397,26 @@ impl Session {
         };
         let (session, updates) = (Arc::clone(self), self.updates());
         let caller = self.legacy_caller(revision);
+        self.state().subscribing.insert(uri.clone(), Arc::clone(&running.upward));
         self.tasks.spawn(async move {
             let held = tokio::select! {
                 biased;
-                _ = running.upward.happening() => return,
-                held = session.gateway.subscribe(&uri, &caller, &updates) => held,
+                _ = running.upward.happening() => None,
+                () = session.closed.cancelled() => None,
+                held = session.gateway.subscribe(&uri, &caller, &updates) => Some(held),
+            };
+            let is_last = {
+                let mut state = session.state();
+                let own = state.subscribing.get(&uri).is_some_and(|last| Arc::ptr_eq(last, &running.upward));
+                own && state.subscribing.remove(&uri).is_some()
             };
             drop(running);
+            let Some(held) = held else { return };
             let answer = match held {
                 Ok(Some(held)) => {
-                    session.state().subscribed.insert(uri, held);
+                    // Unless it was unsubscribed from meanwhile.
+                    let old = if is_last { session.state().subscribed.insert(uri, held) } else { Some(held) };
+                    drop(old);
                     Ok(())
                 }
                 Ok(None) => Err(Failure::not_subscribed(&uri)),
@@ -444,7 +466,8 @@ impl Session {
         if state.listens.len() >= MAX_LISTENS {
             return Err(Failure::limit("Too many listen streams"));
         }
-        state.listens.push(Stream { listen: Arc::clone(&listen), closed: closed.clone() });
+        let early = (!listen.resources.is_empty()).then(BTreeSet::new);
+        state.listens.push(Stream { listen: Arc::clone(&listen), early, closed: closed.clone() });
         if listen.resources.is_empty() {
             // Under the lock, so that no change is told before it.
             self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&[])));
@@ -463,7 +486,15 @@ impl Session {
     async fn tell_resources(&self, listen: &Listen, caller: &Caller) {
         let updates = Arc::new(Updates::default());
         let (held, honoured) = subscribe_all(&self.gateway, &listen.resources, caller, &updates, ACK).await;
-        self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&honoured)));
+        {
+            let mut state = self.state();
+            // Under the lock, so that no change is told before it.
+            self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&honoured)));
+            let stream = state.listens.iter_mut().find(|stream| stream.listen.id == listen.id);
+            for kind in stream.and_then(|stream| stream.early.take()).into_iter().flatten() {
+                self.outbox.send(|out| out.extend_from_slice(&listen.changed(kind)));
+            }
+        }
         loop {
             for uri in updates.next().await {
                 self.outbox.room().await;
@@ -559,9 +590,9 @@ impl Session {
 
     /// Tells the host of the lists that have changed, unless it has the new ones already (SUB-1, SUB-2).
     pub(super) fn lists_changed(&self, before: &Seen, now: &Seen) {
-        let state = self.state();
-        let news =
-            |kind: Kind| before.kind(kind) != now.kind(kind) && state.listed[kind.index()] != Some(now.kind(kind));
+        let mut state = self.state();
+        let listed = state.listed;
+        let news = |kind: Kind| before.kind(kind) != now.kind(kind) && listed[kind.index()] != Some(now.kind(kind));
         for (kind, changed) in [
             (Kind::Tool, news(Kind::Tool)),
             (Kind::Prompt, news(Kind::Prompt)),
@@ -573,8 +604,11 @@ impl Session {
             if state.legacy.is_some() && state.initialized {
                 self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
             }
-            for stream in state.listens.iter().filter(|stream| stream.listen.wants(kind)) {
-                self.outbox.send(|out| out.extend_from_slice(&stream.listen.changed(kind)));
+            for stream in state.listens.iter_mut().filter(|stream| stream.listen.wants(kind)) {
+                match &mut stream.early {
+                    Some(early) => drop(early.insert(kind)),
+                    None => self.outbox.send(|out| out.extend_from_slice(&stream.listen.changed(kind))),
+                }
             }
         }
     }

@@ -51,7 +51,8 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
             _ = &mut reading => break,
             () = stop.cancelled() => break,
             () = broken.cancelled() => break,
-            Ok(()) = changes.changed() => {
+            // A host that reads nothing is told once, when it reads again.
+            Ok(()) = async { session.outbox.room().await; changes.changed().await } => {
                 let now = *changes.borrow_and_update();
                 session.lists_changed(&seen, &now);
                 seen = now;

@@ -3,7 +3,9 @@
 //! The adapters say who asks and in which era; sessions, streams and ids are theirs. What is special to one era
 //! (`initialize`, `server/discover`, listen streams, levels, subscriptions) they serve themselves.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -138,17 +140,26 @@ pub(super) async fn subscribe_all(
     updates: &Arc<Updates>,
     limit: Duration,
 ) -> (Vec<Held>, Vec<String>) {
-    let deadline = Instant::now() + limit;
-    let (mut all, mut honoured) = (Vec::new(), Vec::new());
-    for uri in resources {
-        match timeout_at(deadline, gateway.subscribe(uri, caller, updates)).await {
-            Ok(Ok(Some(held))) => {
-                all.push(held);
-                honoured.push(uri.clone());
+    let asked = resources.iter().map(|uri| Some(Box::pin(gateway.subscribe(uri, caller, updates))));
+    let mut asked: Vec<_> = asked.collect();
+    let mut found: Vec<Option<Held>> = resources.iter().map(|_| None).collect();
+    // All at once, so that a server hears of all its resources together and no server waits for another.
+    let all = poll_fn(|cx| {
+        let mut open = false;
+        for (asking, found) in asked.iter_mut().zip(&mut found) {
+            let Some(one) = asking else { continue };
+            match one.as_mut().poll(cx) {
+                Poll::Ready(held) => {
+                    *found = held.ok().flatten();
+                    *asking = None;
+                }
+                Poll::Pending => open = true,
             }
-            Ok(Ok(None) | Err(_)) => {}
-            Err(_) => break,
         }
-    }
-    (all, honoured)
+        if open { Poll::Pending } else { Poll::Ready(()) }
+    });
+    let _ = timeout_at(Instant::now() + limit, all).await;
+    drop(asked);
+    let held = resources.iter().zip(found).filter_map(|(uri, held)| Some((held?, uri.clone())));
+    held.unzip()
 }
