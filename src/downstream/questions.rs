@@ -238,6 +238,17 @@ fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<V
     Ok(Some(out))
 }
 
+/// What a legacy server had a URL opened for is done: told to the host whose request runs, as its own questions are.
+pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
+    let Some(params) = params.filter(|_| connection.modern().is_none()) else { return };
+    if let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"])
+        && id.of(line).starts_with(b"\"")
+        && let Some(request) = connection.attribute(stream, true)
+    {
+        request.upward.push_opened(line.slice(id.range()));
+    }
+}
+
 /// A legacy server no longer wants an answer; a modern one cancels nothing that we know (CAN-4).
 pub(super) fn cancelled(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>) {
     let (Some(params), Some(questions)) = (params, connection.questions.get()) else { return };

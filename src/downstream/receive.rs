@@ -189,6 +189,7 @@ impl Receiver {
             }
             Some(Method::Acknowledged) => self.acknowledged(line, params),
             Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, self.stream),
+            Some(Method::ElicitComplete) => questions::opened(&self.connection, line, &self.index, params, self.stream),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}
         }

@@ -88,6 +88,8 @@ pub enum Happening {
     Log(LogMessage),
     /// The host is asked something; it is a legacy one.
     Ask(Ask),
+    /// What a URL was opened for is done: the raw `elicitationId`, for a host whose revision has a word for it.
+    Opened(Bytes),
 }
 
 /// The queue of one request.
@@ -214,6 +216,11 @@ impl Upward {
     /// Takes a log message in. Called by the server's reader, which has looked at its level.
     pub fn push_log(&self, message: LogMessage) {
         enqueue(self.state(), Happening::Log(message));
+    }
+
+    /// Tells the host that what it opened a URL for is done; the raw `elicitationId`.
+    pub fn push_opened(&self, id: Bytes) {
+        enqueue(self.state(), Happening::Opened(id));
     }
 
     /// Takes a question of the server in; gives it back when too many wait. Called by the server's reader.

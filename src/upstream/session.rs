@@ -561,7 +561,10 @@ impl Session {
             (Happening::Log(message), _) if !self.outbox.is_full() => {
                 write::log(&mut self.outbox.message(), &message);
             }
-            (Happening::Progress(_) | Happening::Log(_) | Happening::GivenUp, _) => {}
+            (Happening::Opened(id), _) if revision == Revision::V2025_11_25 && !self.outbox.is_full() => {
+                write::opened(&mut self.outbox.message(), &id);
+            }
+            (Happening::Progress(_) | Happening::Log(_) | Happening::Opened(_) | Happening::GivenUp, _) => {}
         }
     }
 

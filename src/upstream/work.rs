@@ -92,7 +92,7 @@ impl Work {
                     biased;
                     happening = upward.happening() => match happening {
                         Happening::GivenUp => return None,
-                        told @ (Happening::Progress(_) | Happening::Log(_) | Happening::Ask(_)) => tell(told),
+                        told @ (Happening::Progress(_) | Happening::Log(_) | Happening::Ask(_) | Happening::Opened(_)) => tell(told),
                     },
                     done = &mut doing => break done,
                 }

@@ -330,6 +330,15 @@ pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
     bytes.push(b'}');
 }
 
+/// What a URL was opened for is done (LMB-2, URL-1).
+pub(super) fn opened(out: &mut impl Sink, id: &[u8]) {
+    let out = out.bytes();
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",");
+    out.extend_from_slice(b"\"params\":{\"elicitationId\":");
+    out.extend_from_slice(id);
+    out.extend_from_slice(b"}}");
+}
+
 /// A progress notification, under the host's own token.
 pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, revision: Revision) {
     let line = &progress.line;

@@ -114,6 +114,8 @@ async fn rel1_questions_of_a_legacy_server_are_relayed_with_ids_of_each_leg() {
     assert_eq!(server.answer("one").await["result"], json!({"roots": []}));
     host.result(&questions[0], json!({"action": "decline"})).await;
     assert_eq!(server.answer(1).await["result"], json!({"action": "decline"}));
+    server.tell("notifications/elicitation/complete", json!({"elicitationId": "e-9"})).await;
+    assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-9"}));
     host.error(&questions[3], -32000).await;
     assert_eq!(server.answer(3).await["error"], json!({"code": -32000, "message": "no"}));
     server.result(&call, text("done")).await;
@@ -420,6 +422,7 @@ async fn lmb1_lmb3_a_legacy_host_is_asked_everything_at_once_and_the_call_is_sen
         "f": {"method": "elicitation/create", "params": form("Sure?")},
         "r": {"method": "roots/list"}, "s": {"method": "sampling/createMessage", "params": sampling()}});
     server.result(&call, required(requests, Some("st\"1"))).await;
+    let mut opened = Value::Null;
     let mut expected = serde_json::Map::new();
     let mut questions = Vec::new();
     for _ in 0..4 {
@@ -431,6 +434,7 @@ async fn lmb1_lmb3_a_legacy_host_is_asked_everything_at_once_and_the_call_is_sen
             "sampling/createMessage" => ("s", json!({"role": "assistant", "content": [], "model": "m"})),
             _ if question["params"]["mode"] == "url" => {
                 assert!(question["params"]["elicitationId"].is_string());
+                opened = question["params"]["elicitationId"].clone();
                 assert_eq!(question["params"]["message"], "[a] Connect");
                 ("login", json!({"action": "accept"}))
             }
@@ -450,6 +454,10 @@ async fn lmb1_lmb3_a_legacy_host_is_asked_everything_at_once_and_the_call_is_sen
     let third = server.expect("tools/call").await;
     assert_eq!(third["params"].get("requestState"), None);
     server.result(&third, text("done")).await;
+    // LMB-2
+    let told = next(&mut host).await;
+    assert_eq!(told["method"], "notifications/elicitation/complete");
+    assert_eq!(told["params"], json!({"elicitationId": opened}));
     assert_eq!(text_of(&next(&mut host).await), "done");
     world.end().await;
 }

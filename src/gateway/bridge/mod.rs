@@ -303,13 +303,14 @@ impl Exchange<'_> {
     async fn ask_around(&self, mut required: Required) -> Result<Outcome, Failure> {
         let server = self.server.key();
         let mut backoff = BACKOFF.0;
+        let mut urls = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let responses = if required.entries.is_empty() {
                 sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF.1);
                 None
             } else {
-                match self.gather(&required).await {
+                match self.gather(&required, &mut urls).await {
                     Ok(responses) => Some(responses),
                     Err(Refused(what)) => return self.refused(what),
                 }
@@ -319,20 +320,32 @@ impl Exchange<'_> {
             let answer = self.answered(&mut pending).await?;
             match required::spans_of(&answer).filter(|_| answer.era == Era::Modern) {
                 Some(spans) => required = required::read(&answer, spans, server, &self.caller.capabilities)?,
-                None => return self.end(answer, 0),
+                None => {
+                    let outcome = self.end(answer, 0)?;
+                    urls.into_iter().for_each(|id| self.upward.push_opened(id));
+                    return Ok(outcome);
+                }
             }
         }
         Err(Failure::too_many_rounds(server))
     }
 
-    /// Puts all questions to a legacy host at once, and writes its answers as `inputResponses` (LMB-1, LMB-3).
-    async fn gather(&self, required: &Required) -> Result<Vec<u8>, Refused> {
+    /// Puts all questions to a legacy host at once, and writes its answers as `inputResponses` (LMB-1, LMB-3); notes
+    /// the ids of URLs.
+    async fn gather(&self, required: &Required, urls: &mut Vec<Bytes>) -> Result<Vec<u8>, Refused> {
         let deadline = Instant::now() + INPUT_LIMIT;
         let mut open = Vec::with_capacity(required.entries.len());
         for entry in &required.entries {
             let (reply, answer) = oneshot::channel();
             match question(entry.method, entry.params.as_deref(), self.server.key(), self.caller.revision) {
-                Question::Ask(params) => self.upward.ask_host(Ask { method: entry.method, params, reply }),
+                Question::Ask(params) => {
+                    let id = params.as_ref().and_then(|params| {
+                        let id = json::members(params).find(|member| member.is("elicitationId"))?;
+                        Some(params.slice_ref(id.value))
+                    });
+                    urls.extend(id);
+                    self.upward.ask_host(Ask { method: entry.method, params, reply });
+                }
                 Question::Cancel => drop(reply),
             }
             open.push((entry, answer));

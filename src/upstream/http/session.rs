@@ -349,7 +349,8 @@ impl Session {
                 });
                 return;
             }
-            (Happening::Progress(_) | Happening::Ask(_) | Happening::GivenUp, _) => return,
+            (Happening::Opened(id), _) if self.revision == Revision::V2025_11_25 => write::opened(&mut pieces, &id),
+            (Happening::Progress(_) | Happening::Ask(_) | Happening::Opened(_) | Happening::GivenUp, _) => return,
         }
         stream.push(pieces.finish());
     }

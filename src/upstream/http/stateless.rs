@@ -165,7 +165,7 @@ fn tell(pipe: &Pipe, happening: Happening, token: Option<&Bytes>, revision: Revi
         (Happening::Progress(progress), Some(token)) => write::progress(&mut pieces, token, &progress, revision),
         (Happening::Log(message), _) => write::log(&mut pieces, &message),
         // A modern host is asked in results.
-        (Happening::Progress(_) | Happening::Ask(_) | Happening::GivenUp, _) => return,
+        (Happening::Progress(_) | Happening::Ask(_) | Happening::Opened(_) | Happening::GivenUp, _) => return,
     }
     pipe.push(None, pieces.finish());
 }
