@@ -741,7 +741,8 @@ impl Actor {
     /// When to look whether it is unused.
     fn idle_at(&self, connection: &Connection, kept_at: Option<Instant>) -> Option<Instant> {
         let limit = self.idle_limit()?;
-        let since = connection.unused_since().map_or_else(Instant::now, |since| kept_at.map_or(since, |at| at.max(since)));
+        let since =
+            connection.unused_since().map_or_else(Instant::now, |since| kept_at.map_or(since, |at| at.max(since)));
         Some(since + limit)
     }
 
