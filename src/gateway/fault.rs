@@ -14,6 +14,10 @@ use crate::protocol::message::Why;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 
+/// So much of a server's error is repeated in one of ours (ERR-4).
+const MAX_MESSAGE: usize = 4 << 10;
+const MAX_DATA: usize = 64 << 10;
+
 /// An error of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -153,6 +157,13 @@ impl Failure {
                 Self { data: Some(data), ..Self::plain(code, format!("Resource not found: {shown}")) }
             }
         }
+    }
+
+    /// What a server of the legacy era says that it did not find, in the code of the modern one (RES-3).
+    pub(super) fn not_found(message: &str, data: Option<&[u8]>) -> Self {
+        let message = &message[..message.floor_char_boundary(MAX_MESSAGE)];
+        let data = data.filter(|data| data.len() <= MAX_DATA).map(|data| String::from_utf8_lossy(data).into_owned());
+        Self { data, ..Self::plain(code::INVALID_PARAMS, message) }
     }
 
     /// A resource that nobody tells of (SUB-10).

@@ -20,7 +20,7 @@ use crate::protocol::headers::HeaderParam;
 use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
-use crate::protocol::version::Era;
+use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
 use crate::transport::upward::Upward;
 
@@ -75,7 +75,7 @@ impl Gateway {
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
             }
-            check(server.key(), answer)
+            check(server.key(), answer, caller.revision)
         };
         let Way { native, permit, .. } = &way;
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
@@ -186,9 +186,9 @@ impl Gateway {
             Body::Error(error) if error.code == code::METHOD_NOT_FOUND => nothing(),
             Body::Result(spans) => match first_values(spans.whole.of(&answer.reply.line)) {
                 Some(completion) => Ok(Outcome::Own(completion)),
-                None => check(server.key(), answer),
+                None => check(server.key(), answer, caller.revision),
             },
-            Body::Error(_) => check(server.key(), answer),
+            Body::Error(_) => check(server.key(), answer, caller.revision),
         }
     }
 
@@ -222,7 +222,7 @@ fn first_values(result: &[u8]) -> Option<String> {
 }
 
 /// Whether an answer is one that a host may see.
-fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
+fn check(server: &ServerKey, answer: Answer, to: Revision) -> Result<Outcome, Failure> {
     match answer.reply.body {
         Body::Result(spans) => {
             let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));
@@ -239,6 +239,12 @@ fn check(server: &ServerKey, answer: Answer) -> Result<Outcome, Failure> {
         }
         Body::Error(error) => match error.code {
             code::MISSING_CAPABILITY => Err(Failure::capability_withheld(server)),
+            // A word of the legacy era (§16.2).
+            code::RESOURCE_NOT_FOUND if to.era() == Era::Modern => {
+                let line = &answer.reply.line;
+                let message = error.message.and_then(|message| json::text_of(message.of(line))).unwrap_or_default();
+                Err(Failure::not_found(&message, error.data.map(|data| data.of(line))))
+            }
             // Version and header faults are between us and the server; undefined codes must not be passed (§16.2).
             reserved if code::RESERVED.contains(&reserved) => {
                 Err(Failure::invalid_result(server, &format!("it answered with error {reserved}")))
@@ -264,5 +270,5 @@ fn check_read(
             return Err(Failure::unknown(call, exposed, caller.revision));
         }
     }
-    check(server, answer)
+    check(server, answer, caller.revision)
 }

@@ -269,7 +269,7 @@ impl Call {
         out.extend_from_slice(b",\"_meta\":{");
         let open = out.len();
         if let Some(meta) = self.meta {
-            meta::push_passing(out, meta.of(&self.line));
+            meta::push_passing_down(out, meta.of(&self.line));
         }
         if let Some(token) = leg.token {
             out.extend_from_slice(b"\"progressToken\":");

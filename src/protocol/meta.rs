@@ -24,6 +24,11 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The token under which a request wants progress.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
+/// The trace that a request is part of, and what its tracing systems and its services say with it.
+const TRACE_PARENT: &str = "traceparent";
+const TRACE_STATE: &str = "tracestate";
+const BAGGAGE: &str = "baggage";
+
 /// The keys of a request's `_meta` that we act on, raw.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestMeta<'a> {
@@ -74,13 +79,46 @@ fn passes(entry: &Entry<'_>) -> bool {
 
 /// Appends the members of `meta` that pass, each followed by a comma.
 pub fn push_passing(out: &mut Vec<u8>, meta: &[u8]) {
+    json::members(meta).filter(passes).for_each(|entry| push(out, &entry));
+}
+
+fn push(out: &mut Vec<u8>, entry: &Entry<'_>) {
+    out.push(b'"');
+    out.extend_from_slice(entry.key);
+    out.extend_from_slice(b"\":");
+    out.extend_from_slice(entry.value);
+    out.push(b',');
+}
+
+/// The same for the request of a host on its way to a server, whose trace context passes whole or not at all (§6): an
+/// invalid `traceparent` does not, and `tracestate` means nothing without it. `baggage` may hold anything and is
+/// meant for whoever is trusted with it, which no server is marked as.
+pub fn push_passing_down(out: &mut Vec<u8>, meta: &[u8]) {
+    let mut parents = json::members(meta).filter(|entry| entry.is(TRACE_PARENT));
+    let traced = matches!((parents.next(), parents.next()), (Some(parent), None) if is_trace_parent(parent.value));
     for entry in json::members(meta).filter(passes) {
-        out.push(b'"');
-        out.extend_from_slice(entry.key);
-        out.extend_from_slice(b"\":");
-        out.extend_from_slice(entry.value);
-        out.push(b',');
+        let of_trace = entry.is(TRACE_PARENT) || entry.is(TRACE_STATE);
+        if entry.is(BAGGAGE) || (of_trace && !(traced && entry.value.starts_with(b"\""))) {
+            continue;
+        }
+        push(out, &entry);
     }
+}
+
+/// Whether a raw value is a `traceparent` of the W3C: version, trace, parent and flags in lower-case hex. Of versions
+/// to come, more may follow.
+fn is_trace_parent(raw: &[u8]) -> bool {
+    let Some(text) = json::text_of(raw) else { return false };
+    let mut fields = text.splitn(5, '-');
+    let mut hex = |length: usize| {
+        let is_hex = |field: &str| field.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        fields.next().filter(|field| field.len() == length && is_hex(field))
+    };
+    let any = |field: Option<&str>| field.is_some_and(|field| field.bytes().any(|b| b != b'0'));
+    let version = hex(2);
+    let ids = any(hex(32)) && any(hex(16));
+    let flags = hex(2).is_some();
+    version.is_some_and(|version| version != "ff" && (version != "00" || fields.next().is_none())) && ids && flags
 }
 
 /// Appends the members of a modern request that name its sender: our version, our name, what the host of this
@@ -130,6 +168,47 @@ mod tests {
         let mut out = Vec::new();
         push_passing(&mut out, meta);
         assert_eq!(String::from_utf8(out).unwrap(), r#""traceparent":"00-1","acme/x":{"a":[1.0]},"k\u0065y":2,"#);
+    }
+
+    #[test]
+    fn d048_a_trace_context_passes_whole_or_not_at_all_and_baggage_never() {
+        let down = |meta: &str| {
+            let mut out = Vec::new();
+            push_passing_down(&mut out, meta.as_bytes());
+            String::from_utf8(out).unwrap()
+        };
+        let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        let valid = [format!("00-{trace}-{parent}-01"), format!("cc-{trace}-{parent}-00-more-later")];
+        for value in &valid {
+            let kept = format!(r#""traceparent":"{value}","tracestate":"a=b","#);
+            assert_eq!(down(&format!(r#"{{{kept}"x":1,"baggage":"user=1"}}"#)), format!(r#"{kept}"x":1,"#));
+        }
+        for value in [
+            format!("00-{trace}-{parent}-01-more"),
+            format!("ff-{trace}-{parent}-01"),
+            format!("00-{}-{parent}-01", "0".repeat(32)),
+            format!("00-{trace}-{}-01", "0".repeat(16)),
+            format!("00-{}-{parent}-01", trace.to_uppercase()),
+            format!("00-{trace}-{parent}"),
+            format!("00-{trace}-{parent}-1"),
+            format!("00-{trace}é-{parent}-01"),
+            String::new(),
+        ] {
+            assert_eq!(
+                down(&format!(r#"{{"tracestate":"a=b","traceparent":"{value}","x":1}}"#)),
+                r#""x":1,"#,
+                "{value}"
+            );
+        }
+        // Not a string, not there, there twice: none.
+        assert_eq!(down(r#"{"traceparent":7,"tracestate":"a=b"}"#), "");
+        assert_eq!(down(r#"{"tracestate":"a=b","b\u0061ggage":"x"}"#), "");
+        let twice = format!(r#"{{"traceparent":"{0}","tr\u0061ceparent":"{0}"}}"#, valid[0]);
+        assert_eq!(down(&twice), "");
+        assert_eq!(
+            down(&format!(r#"{{"traceparent":"{}","tracestate":[1]}}"#, valid[0])),
+            format!(r#""traceparent":"{}","#, valid[0])
+        );
     }
 
     #[test]
