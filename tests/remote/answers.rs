@@ -140,7 +140,7 @@ async fn d078_a_result_past_the_limit_fails_that_call_only_with_size_and_limit()
             "stream" => {
                 call.stream().await;
                 call.piece("data: ").await;
-                call.piece([b'x'; 100_001]).await;
+                call.piece([b'x'; 100_100]).await;
             }
             _ => {
                 let head = "content-type: application/json\r\ncontent-encoding: gzip\r\n";

@@ -144,18 +144,23 @@ async fn a_server_that_comes_back_is_found_within_seconds_and_calls_meanwhile_fa
     fake.stop();
     host.call(1, "a__t").await;
     assert_eq!(answer(&mut host, 1).await["error"]["data"]["reason"], "downstream-unavailable");
-    let begun = tokio::time::Instant::now();
-    host.call(2, "a__t").await;
-    let failed = answer(&mut host, 2).await;
-    assert_eq!(failed["error"]["data"]["reason"], "downstream-unavailable");
-    assert!(failed["error"]["data"]["retryAfterMs"].as_u64().is_some_and(|ms| ms <= 5000), "{failed}");
-    assert!(begun.elapsed() < Duration::from_secs(6));
+    // The first may find a connection that breaks, the next none; then it is known.
+    let mut retry = None;
+    for id in 2..5 {
+        let begun = tokio::time::Instant::now();
+        host.call(id, "a__t").await;
+        let failed = answer(&mut host, id).await;
+        assert_eq!(failed["error"]["data"]["reason"], "downstream-unavailable");
+        assert!(begun.elapsed() < Duration::from_secs(6));
+        retry = retry.or(failed["error"]["data"]["retryAfterMs"].as_u64());
+    }
+    assert!(retry.is_some_and(|ms| ms <= 5000), "{retry:?}");
     let mut fake = Fake::at(port).await;
     fake.modern(&["t", "u"]).await;
     assert_eq!(host_list(&mut host).await, ["a__t", "a__u"]);
-    host.call(3, "a__t").await;
+    host.call(9, "a__t").await;
     fake.expect("tools/call").await.result(text("back")).await;
-    answer(&mut host, 3).await;
+    answer(&mut host, 9).await;
     world.end().await;
 }
 
