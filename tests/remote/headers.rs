@@ -1,0 +1,92 @@
+//! What goes out in headers: made for this server from the message that is sent, nothing of anybody else (I-12).
+
+use serde_json::json;
+
+use super::end::{modern as modern_params, text};
+use super::fake::{Fake, discovered};
+use super::world::{World, answer, host, legacy, modern, server};
+
+#[tokio::test]
+async fn hdr_a_modern_request_repeats_version_method_and_native_name() {
+    let (world, mut host, mut fake) = modern().await;
+    host.call(1, "a__t").await;
+    let call = fake.expect("tools/call").await;
+    assert_eq!(call.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(call.header("mcp-method"), Some("tools/call"));
+    assert_eq!(call.header("mcp-name"), Some("t"));
+    assert_eq!(call.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(call.header("content-type"), Some("application/json"));
+    assert_eq!(call.header("authorization"), Some("Bearer of the operator"));
+    assert_eq!(call.header("host"), Some(format!("127.0.0.1:{}", fake.port).as_str()));
+    assert_eq!(
+        call.names(),
+        [
+            "accept",
+            "accept-encoding",
+            "authorization",
+            "content-length",
+            "content-type",
+            "host",
+            "mcp-method",
+            "mcp-name",
+            "mcp-protocol-version",
+            "user-agent"
+        ]
+    );
+    call.result(text("x")).await;
+    answer(&mut host, 1).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn d074_a_name_that_no_header_can_hold_is_encoded() {
+    let mut fake = Fake::new().await;
+    let world = World::new(server(&fake.url()));
+    fake.expect("server/discover").await.result(discovered(json!({"tools": {}}))).await;
+    fake.expect("tools/list").await.result(super::end::list_of(&["größe"])).await;
+    let mut host = host(&world).await;
+    host.ask("l", "tools/list", json!({})).await;
+    let listed = answer(&mut host, "l").await;
+    let exposed = listed["result"]["tools"][0]["name"].as_str().unwrap().to_owned();
+    host.call(1, &exposed).await;
+    let call = fake.expect("tools/call").await;
+    assert_eq!(call.body["params"]["name"], "größe");
+    assert_eq!(call.header("mcp-name"), Some("=?base64?Z3LDtsOfZQ==?="));
+    call.result(text("x")).await;
+    answer(&mut host, 1).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn d073_each_leg_has_the_headers_of_its_own_revision() {
+    // A modern host before a server that knows 2025-06-18 and looks at headers.
+    let mut fake = Fake::new().await;
+    let world = World::new(server(&fake.url()));
+    let probe = fake.expect("server/discover").await;
+    assert_eq!(probe.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(probe.header("mcp-method"), Some("server/discover"));
+    probe.error(400, json!({"code": -32000, "message": "Bad Request: Server not initialized"})).await;
+    fake.session("s-9", "2025-06-18", &["t"]).await;
+    let mut host = world.host();
+    host.ask(1, "tools/call", modern_params(json!({"name": "a__t", "arguments": {}}))).await;
+    let call = fake.expect("tools/call").await;
+    assert_eq!(call.header("mcp-protocol-version"), Some("2025-06-18"));
+    assert_eq!(call.header("mcp-session-id"), Some("s-9"));
+    assert_eq!((call.header("mcp-method"), call.header("mcp-name")), (None, None));
+    assert_eq!(call.body["params"].get("_meta"), None, "{}", call.body);
+    call.result(text("x")).await;
+    answer(&mut host, 1).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn auc10_credentials_are_on_every_request_of_a_legacy_session() {
+    let (world, _host, mut fake) = legacy().await;
+    world.gateway.stop(onegate::gateway::Pace::SWIFT);
+    let end = fake.verb("DELETE").await;
+    assert_eq!(end.header("authorization"), Some("Bearer of the operator"));
+    assert_eq!(end.header("mcp-session-id"), Some("s1"));
+    assert_eq!(end.header("mcp-protocol-version"), Some("2025-11-25"));
+    end.status(405).await;
+    world.end().await;
+}
