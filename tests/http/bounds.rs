@@ -1,0 +1,240 @@
+//! Bounds of connections and messages, slow peers, leaving.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use onegate::upstream::http::Limits;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use super::client::{Client, USUAL, call, request};
+use super::end::{modern, text, text_of};
+use super::front::{Front, Setup, run};
+
+fn short() -> Limits {
+    Limits {
+        head_time: Duration::from_millis(200),
+        body_time: Duration::from_millis(200),
+        stall: Duration::from_millis(300),
+        idle: Duration::from_millis(400),
+        look: Duration::from_millis(20),
+        keep_alive: Duration::from_millis(50),
+        drain: Duration::from_secs(2),
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn http7_large_heads_and_bodies_are_refused() {
+    run(async {
+        let limits = Limits { head: 8 << 10, body: 1 << 20, ..Limits::default() };
+        let (front, _a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        let mut client = front.client().await;
+        client.send("POST", "/mcp", &[("X-Large", &"x".repeat(9 << 10))], b"").await;
+        assert_eq!(client.head().await.status, 431);
+        let mut client = front.client().await;
+        client.send("POST", "/mcp", &[USUAL[0], ("Content-Length", "1048577")], b"").await;
+        assert_eq!(client.head().await.status, 413);
+        // One whose length is not said.
+        let mut client = front.client().await;
+        client.send("POST", "/mcp", &[USUAL[0], ("Transfer-Encoding", "chunked")], b"").await;
+        let piece = [b"8000\r\n".as_slice(), &[b' '; 0x8000], b"\r\n"].concat();
+        for _ in 0..33 {
+            if client.stream.write_all(&piece).await.is_err() {
+                break;
+            }
+        }
+        assert_eq!(client.head().await.status, 413);
+        // As large as it may be, in chunks.
+        let mut client = front.client().await;
+        client.send("POST", "/mcp", &[USUAL[0], ("Transfer-Encoding", "chunked")], b"").await;
+        for _ in 0..31 {
+            client.stream.write_all(&piece).await.unwrap();
+        }
+        let text = request(1, "ping", json!({})).to_string();
+        client.stream.write_all(format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len()).as_bytes()).await.unwrap();
+        let (head, answer) = client.answer().await;
+        assert_eq!((head.status, &answer["id"]), (400, &json!(1)), "it was read: there is no session");
+        front.end().await;
+    });
+}
+
+#[test]
+fn http7_slow_heads_and_bodies_are_cut() {
+    run(async {
+        let (front, _a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
+        // Nothing at all, a part of the first line, a part of the head, a part of the next one.
+        let mut silent = front.client().await;
+        let mut first = front.client().await;
+        first.stream.write_all(b"PO").await.unwrap();
+        let mut half = front.client().await;
+        half.stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+        let mut next = front.client().await;
+        next.send("GET", "/mcp", &[], b"").await;
+        assert_eq!(next.answer().await.0.status, 405);
+        next.stream.write_all(b"GET").await.unwrap();
+        for client in [&mut silent, &mut first, &mut half, &mut next] {
+            client.closed().await;
+        }
+        let mut slow = front.client().await;
+        slow.send("POST", "/mcp", &[USUAL[0], ("Content-Length", "100")], b"{").await;
+        assert_eq!(slow.head().await.status, 408);
+        // One without requests is closed in order; one that waits for an answer is not.
+        let mut idle = front.client().await;
+        idle.send("GET", "/mcp", &[], b"").await;
+        idle.answer().await;
+        idle.closed().await;
+        front.end().await;
+    });
+}
+
+#[test]
+fn a_call_that_takes_long_is_not_idle() {
+    run(async {
+        let (front, mut a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
+        let mut client = front.client().await;
+        client.modern_call(1).await;
+        let called = a.expect("tools/call").await;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        a.result(&called, text("late")).await;
+        assert_eq!(text_of(&client.answer().await.1), "late");
+        front.end().await;
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_and_holds_up_nobody() {
+    run(async {
+        let (front, mut a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
+        let mut slow = front.client().await;
+        slow.modern_call(1).await;
+        let called = a.expect("tools/call").await;
+        a.result(&called, text(&"x".repeat(14 << 20))).await;
+        for n in 0..20 {
+            let mut other = front.client().await;
+            other.modern_call(n).await;
+            let called = a.expect("tools/call").await;
+            a.result(&called, text("quick")).await;
+            assert_eq!(text_of(&other.answer().await.1), "quick");
+        }
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        // It was cut: the answer has no end.
+        let head = slow.head().await;
+        let length: usize = head.get("content-length").parse().unwrap();
+        let mut count = 0;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            use tokio::io::AsyncReadExt as _;
+            match slow.stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => break,
+                Ok(more) => count += more,
+            }
+        }
+        assert!(count < length, "{count} of {length}");
+        front.end().await;
+    });
+}
+
+#[test]
+fn connections_are_bounded_and_the_next_one_waits() {
+    run(async {
+        let limits = Limits { connections: 2, idle: Duration::from_secs(60), ..short() };
+        let (front, _a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        let mut held: Vec<Client> = Vec::new();
+        for _ in 0..2 {
+            let mut client = front.client().await;
+            client.modern(1, "subscriptions/listen", json!({"notifications": {}})).await;
+            assert_eq!(client.head().await.status, 200);
+            held.push(client);
+        }
+        let mut third = front.client().await;
+        third.send("GET", "/mcp", &[], b"").await;
+        let early = tokio::time::timeout(Duration::from_millis(100), third.head()).await;
+        assert!(early.is_err(), "there was no place");
+        held.pop();
+        assert_eq!(third.head().await.status, 405);
+        front.end().await;
+    });
+}
+
+#[test]
+fn what_runs_may_end_when_we_leave_and_nothing_new_begins() {
+    run(async {
+        let (front, mut a) = Front::new().await;
+        let session = front.open("2025-11-25").await;
+        let (mut one, mut two, mut idle) = (front.client().await, front.client().await, front.client().await);
+        one.modern_call(1).await;
+        let first = a.expect("tools/call").await;
+        two.post("/mcp", &[("Mcp-Session-Id", &session)], &call(2, "a__t")).await;
+        let second = a.expect("tools/call").await;
+        idle.send("GET", "/mcp", &[], b"").await;
+        idle.answer().await;
+        front.world.stop.cancel();
+        idle.closed().await;
+        a.result(&first, text("one")).await;
+        a.result(&second, text("two")).await;
+        assert_eq!(text_of(&one.answer().await.1), "one");
+        assert_eq!(text_of(&two.answer().await.1), "two");
+        one.closed().await;
+        front.end().await;
+    });
+}
+
+#[test]
+fn what_does_not_end_in_time_is_cut() {
+    run(async {
+        let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
+        let (front, mut a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        let mut client = front.client().await;
+        client.modern_call(1).await;
+        a.expect("tools/call").await;
+        front.world.stop.cancel();
+        client.closed().await;
+        front.end().await;
+    });
+}
+
+#[test]
+fn http2_is_spoken_to_who_begins_with_it() {
+    run(async {
+        let (front, mut a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
+        let stream = TcpStream::connect(front.address).await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        let driving = front.world.tasks.spawn(async move { drop(connection.await) });
+        let post = |id: u32| {
+            let message = request(id, "tools/call", modern(json!({"name": "a__t", "arguments": {}}))).to_string();
+            let request = hyper::Request::post(format!("http://{}/mcp", front.address))
+                .header("content-type", "application/json")
+                .header("mcp-protocol-version", "2026-07-28")
+                .header("mcp-method", "tools/call")
+                .header("mcp-name", "a__t");
+            sender.clone().send_request(request.body(Full::<bytes::Bytes>::new(message.into())).unwrap())
+        };
+        let (one, two) = (post(1), post(2));
+        let serve = async {
+            let calls = [a.expect("tools/call").await, a.expect("tools/call").await];
+            for call in calls.iter().rev() {
+                a.result(call, text("h2")).await;
+            }
+        };
+        let (one, two, ()) = tokio::join!(one, two, serve);
+        for answer in [one.unwrap(), two.unwrap()] {
+            assert_eq!((answer.version(), answer.status().as_u16()), (hyper::Version::HTTP_2, 200));
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(text_of(&serde_json::from_slice(&body).unwrap()), "h2");
+        }
+        // A request that is let go is cancelled, the connection goes on.
+        let gone = post(3);
+        let called = tokio::select! {
+            _ = gone => panic!("it was not answered"),
+            called = a.expect("tools/call") => called,
+        };
+        assert_eq!(a.expect("notifications/cancelled").await["params"]["requestId"], called["id"]);
+        drop(sender);
+        driving.await.unwrap();
+        front.end().await;
+    });
+}

@@ -1,0 +1,20 @@
+//! The HTTP front over loopback sockets: the real gateway behind it, scripted servers in memory, clients that write
+//! and read the bytes of HTTP themselves.
+//!
+//! `front.rs` starts it, `client.rs` is a client; the servers are those of the middle boundary.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
+
+mod bounds;
+mod client;
+#[path = "../middle/end.rs"]
+#[allow(dead_code, reason = "the middle boundary uses the rest")]
+mod end;
+mod front;
+mod legacy;
+mod modern;
+mod outside;
+mod sse;
+mod tls;
+#[path = "../middle/world.rs"]
+#[allow(dead_code, reason = "the middle boundary uses the rest")]
+mod world;
