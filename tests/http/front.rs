@@ -54,6 +54,7 @@ impl Front {
 
     pub(crate) async fn with(setup: Setup) -> (Self, End) {
         let mut world = World::new(vec![server("a")]);
+        let mut changes = world.gateway.changes(0);
         let mut a = world.accept("a").await;
         a.legacy(&["t"]).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -65,8 +66,9 @@ impl Front {
         let serving = world.tasks.spawn(async move {
             serve_within(setup.limits, gateway, listener, &setup.http, &auth, &profiles, &stop, &tasks).await
         });
+        // The change from nothing to this list has been told.
+        changes.changed().await.unwrap();
         let front = Self { world, address, serving };
-        front.world.gateway.settle().await;
         (front, a)
     }
 

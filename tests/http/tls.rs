@@ -99,7 +99,7 @@ fn a_changed_certificate_is_used_and_a_bad_one_is_not() {
 fn without_a_certificate_it_does_not_start() {
     run(async {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("cert.pem"), "x").unwrap();
+        std::fs::write(folder.path().join("cert.pem"), "no certificate").unwrap();
         let missing = TlsSettings { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
         let http = HttpSettings { tls: Some(missing), ..HttpSettings::default() };
         let world = super::world::World::new(Vec::new());

@@ -74,6 +74,9 @@ fn read(files: &TlsSettings) -> io::Result<Arc<ServerConfig>> {
     let chain: Vec<_> = CertificateDer::pem_file_iter(&files.cert)
         .and_then(Iterator::collect)
         .map_err(|why| fault(&files.cert, &why))?;
+    if chain.is_empty() {
+        return Err(fault(&files.cert, &"there is no certificate in it"));
+    }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|why| fault(&files.key, &why))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
