@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::time::{Instant, timeout};
 
 use super::bridge::{Exchange, Input};
@@ -16,7 +17,7 @@ use crate::ident::{Kind, ServerKey};
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
-use crate::protocol::headers::HeaderParam;
+use crate::protocol::headers::{self, HeaderParam};
 use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
@@ -80,6 +81,20 @@ impl Gateway {
         let Way { native, permit, .. } = &way;
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
         Exchange { bridge, seal, server: &server, permit, call, native, caller, upward, finish: &finish }.go().await
+    }
+
+    /// Whether the headers of a host's request repeat the arguments as its tool asks for it (XMH-3). A tool that is not
+    /// known yet asks for nothing.
+    pub fn check_headers(&self, call: &Call, caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
+        if call.kind() != Target::Tool {
+            return Ok(());
+        }
+        let name = json::text_of(call.target()).unwrap_or_default();
+        let catalogue = self.lists.catalogue(caller.profile);
+        let mirror = catalogue.resolve(Kind::Tool, &name).and_then(|route| route.mirror.as_deref());
+        mirror.map_or(Ok(()), |params| {
+            headers::check(params, headers, call.arguments()).map_err(|why| Failure::header_mismatch(&why))
+        })
     }
 
     /// Sends a request to its server and waits for the answer.

@@ -1,13 +1,11 @@
 //! The headers of a modern request, which repeat what its body says (HDR-1 … HDR-6). The body is what counts; here is
 //! only looked whether both say the same, then headers are forgotten (INV-2).
 
-use std::borrow::Cow;
-
-use data_encoding::BASE64;
 use http::HeaderName;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use crate::gateway::Failure;
+use crate::protocol::headers::decode_name;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::{Part, pick};
 use crate::protocol::method::Method;
@@ -44,7 +42,7 @@ pub(super) fn check(
     let mut any = false;
     for value in headers.get_all(NAME) {
         any = true;
-        if decode(value.as_bytes()).as_deref() != Some(named.as_bytes()) {
+        if decode_name(value).as_deref() != Some(&*named) {
             return Err(Failure::header_mismatch("Mcp-Name does not match the body"));
         }
     }
@@ -61,18 +59,6 @@ fn same(headers: &HeaderMap, name: &HeaderName, expected: &[u8], fault: fn(&str)
         }
     }
     if any { Ok(()) } else { Err(fault(&format!("{name} is missing"))) }
-}
-
-/// A value as it was before it was written for a header (HDR-3); nothing for one that is written wrongly.
-fn decode(value: &[u8]) -> Option<Cow<'_, [u8]>> {
-    match value.strip_prefix(b"=?base64?").and_then(|rest| rest.strip_suffix(b"?=")) {
-        Some(encoded) => {
-            let decoded = BASE64.decode(encoded).ok()?;
-            std::str::from_utf8(&decoded).is_ok().then_some(Cow::Owned(decoded))
-        }
-        // Other bytes can only be written in the other form.
-        None => value.iter().all(|byte| matches!(byte, b' '..=b'~')).then_some(Cow::Borrowed(value)),
-    }
 }
 
 /// Whether the headers say that the request is a modern one.
@@ -134,22 +120,6 @@ fn is_never(parameter: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hdr3_values_that_are_no_plain_text_are_written_in_another_form() {
-        let text = |value: &str| decode(value.as_bytes()).map(|text| String::from_utf8(text.into_owned()).unwrap());
-        assert_eq!(text("files__read").as_deref(), Some("files__read"));
-        assert_eq!(text("=?base64?w7xiZXI=?=").as_deref(), Some("über"));
-        assert_eq!(text("=?base64??=").as_deref(), Some(""));
-        // What only looks like it is plain.
-        assert_eq!(text("=?BASE64?w7xiZXI=?=").as_deref(), Some("=?BASE64?w7xiZXI=?="));
-        assert_eq!(text("=?base64?x").as_deref(), Some("=?base64?x"));
-        for wrong in
-            ["=?base64?w7xiZXI?=", "=?base64?w7xi ZXI=?=", "=?base64?_-8=?=", "=?base64?/w==?=", "über", "a\tb"]
-        {
-            assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn http3_what_a_client_takes() {

@@ -151,7 +151,14 @@ fn prepare(
         }
         Method::Listen => Err(Box::new(body::empty(StatusCode::NOT_ACCEPTABLE))),
         _ => match Work::read(known, line, index, params) {
-            Ok(Some(work)) => Ok((work, caller)),
+            Ok(Some(work)) => {
+                if let Work::Call(call) = &work
+                    && let Err(failure) = front.gateway.check_headers(call, &caller, headers)
+                {
+                    return refuse(StatusCode::BAD_REQUEST, &failure);
+                }
+                Ok((work, caller))
+            }
             Ok(None) => refuse(StatusCode::NOT_FOUND, &unknown()),
             Err(failure) => refuse(StatusCode::OK, &failure),
         },
