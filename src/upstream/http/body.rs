@@ -106,7 +106,7 @@ impl Body for Reply {
             What::Nothing => None,
             What::Whole(_) => match std::mem::replace(&mut this.what, What::Nothing) {
                 What::Whole(bytes) => Some(bytes),
-                _ => None,
+                What::Nothing | What::Pieces { .. } | What::Events(_) => None,
             },
             What::Pieces { pieces, left } => pieces.next().inspect(|piece| *left -= piece.len() as u64),
             What::Events(events) => match events.poll(cx) {

@@ -227,21 +227,14 @@ impl Session {
         let unknown = || Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]));
         let known = Method::parse(name).ok_or_else(unknown)?;
         let mut pieces = Pieces::new();
-        match known {
-            Method::Ping => {
-                write::result(&mut pieces, id, self.revision, "");
-                return Ok(Step::Now(pieces));
-            }
-            Method::SetLevel => {
+        if matches!(known, Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {
+            if known == Method::SetLevel {
                 let level = params.and_then(|params| {
                     let ([level], _) = pick(line, index, params, ["level"]).ok()?;
                     LogLevel::parse(level?.of(line))
                 });
                 self.state().log_level = Some(level.ok_or_else(|| Failure::bad_params("an unknown log level"))?);
-                write::result(&mut pieces, id, self.revision, "");
-                return Ok(Step::Now(pieces));
-            }
-            Method::Subscribe | Method::Unsubscribe => {
+            } else if known != Method::Ping {
                 let call = Call::read(known, line, index, params).map_err(Failure::bad_call)?;
                 let uri = json::text_of(call.target()).unwrap_or_default().into_owned();
                 if known == Method::Subscribe {
@@ -250,10 +243,9 @@ impl Session {
                 // What was not subscribed to needs no more.
                 let held = self.state().subscribed.remove(&uri);
                 drop(held);
-                write::result(&mut pieces, id, self.revision, "");
-                return Ok(Step::Now(pieces));
             }
-            _ => {}
+            write::result(&mut pieces, id, self.revision, "");
+            return Ok(Step::Now(pieces));
         }
         let work = Work::read(known, line, index, params)?.ok_or_else(unknown)?;
         let caller = self.caller();

@@ -26,7 +26,9 @@ use crate::upstream::write;
 
 /// The streams that are open, by their unguessable names.
 #[derive(Clone, Default)]
-pub(super) struct Links(Arc<Mutex<HashMap<Box<str>, Arc<Link>, RandomState>>>);
+pub(super) struct Links(Arc<Mutex<Table>>);
+
+type Table = HashMap<Box<str>, Arc<Link>, RandomState>;
 
 struct Link {
     who: Who,
@@ -52,7 +54,7 @@ impl Drop for Open {
 }
 
 impl Links {
-    fn table(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Link>, RandomState>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

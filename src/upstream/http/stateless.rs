@@ -138,31 +138,30 @@ fn prepare(
         Ok(caller) => caller,
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
-    match known {
-        Method::Discover => {
-            let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
-            let mut pieces = Pieces::new();
-            write::result(&mut pieces, id, revision, &modern::discover_result(&offers, &instructions));
-            Err(Box::new(one(front, accept, StatusCode::OK, pieces)))
-        }
-        Method::Listen if accept.events => {
-            let params = params.map_or(&b""[..], |params| params.span.of(line));
-            Err(Box::new(listens::open(front, caller, id.clone(), params)))
-        }
-        Method::Listen => Err(Box::new(body::empty(StatusCode::NOT_ACCEPTABLE))),
-        _ => match Work::read(known, line, index, params) {
-            Ok(Some(work)) => {
-                if let Work::Call(call) = &work
-                    && let Err(failure) = front.gateway.check_headers(call, &caller, headers)
-                {
-                    return refuse(StatusCode::BAD_REQUEST, &failure);
-                }
-                Ok((work, caller))
-            }
-            Ok(None) => refuse(StatusCode::NOT_FOUND, &unknown()),
-            Err(failure) => refuse(StatusCode::OK, &failure),
-        },
+    if known == Method::Discover {
+        let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
+        let mut pieces = Pieces::new();
+        write::result(&mut pieces, id, revision, &modern::discover_result(&offers, &instructions));
+        return Err(Box::new(one(front, accept, StatusCode::OK, pieces)));
     }
+    if known == Method::Listen {
+        let params = params.map_or(&b""[..], |params| params.span.of(line));
+        return Err(Box::new(match accept.events {
+            true => listens::open(front, caller, id.clone(), params),
+            false => body::empty(StatusCode::NOT_ACCEPTABLE),
+        }));
+    }
+    let work = match Work::read(known, line, index, params) {
+        Ok(Some(work)) => work,
+        Ok(None) => return refuse(StatusCode::NOT_FOUND, &unknown()),
+        Err(failure) => return refuse(StatusCode::OK, &failure),
+    };
+    if let Work::Call(call) = &work
+        && let Err(failure) = front.gateway.check_headers(call, &caller, headers)
+    {
+        return refuse(StatusCode::BAD_REQUEST, &failure);
+    }
+    Ok((work, caller))
 }
 
 /// STM-2: what happens to a request is told on its own stream.
