@@ -18,4 +18,5 @@ mod life;
 mod lists;
 mod progress;
 mod streams;
+mod told;
 mod world;
