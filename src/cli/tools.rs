@@ -119,7 +119,7 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
 }
 
 fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
-    let (mut items, mut hidden) = (Vec::new(), Vec::new());
+    let (mut shown, mut hidden) = (Vec::new(), Vec::new());
     let (mut bytes, mut sum) = (0, 0);
     for item in items(catalogue) {
         let cost = tokens::estimate(item.bytes);
@@ -131,7 +131,7 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
             None => {
                 bytes += item.bytes;
                 sum += cost;
-                items.push(value);
+                shown.push(value);
             }
             Some(why) => {
                 value["reason"] = why.code().into();
@@ -147,7 +147,7 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
             json!({ "key": server.key().as_str(), "state": state, "era": era, "last_error": server.last_error() })
         })
         .collect();
-    json!({ "items": items, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
+    json!({ "items": shown, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
 }
 
 fn state_words(state: &State) -> (&'static str, Option<&'static str>) {

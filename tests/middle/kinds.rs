@@ -16,7 +16,7 @@ use onegate::transport::upward::Upward;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::end::{End, modern};
+use super::end::{End, cancelled, modern};
 use super::full::{CELLS, ERAS, Era, Full};
 use super::world::{World, server, took};
 
@@ -158,6 +158,27 @@ async fn d036_prm1_a_prompt_is_got_in_all_cells_and_its_links_can_be_read() {
         assert_eq!(uri, "ui://a/view/main");
         host.ask(8, "resources/read", era.params(json!({"uri": uri}))).await;
         assert_eq!(a.expect("resources/read").await["params"]["uri"], "ui://view/main");
+        world.end().await;
+    }
+}
+
+/// D064: with the id of that leg, for all that names an item.
+#[tokio::test(start_paused = true)]
+async fn d064_a_cancel_of_any_request_reaches_its_server() {
+    for (era, server_era) in CELLS {
+        let (world, mut host, mut a) = one(era, server_era).await;
+        for (method, params) in [
+            ("tools/call", json!({"name": "a__t"})),
+            ("prompts/get", json!({"name": "a__p"})),
+            ("resources/read", json!({"uri": "x:1"})),
+            ("completion/complete", completing(json!({"type": "ref/prompt", "name": "a__p"}))),
+        ] {
+            host.ask("same", method, era.params(params)).await;
+            let asked = a.expect(method).await;
+            host.tell("notifications/cancelled", cancelled("same")).await;
+            assert_eq!(a.expect("notifications/cancelled").await["params"]["requestId"], asked["id"], "{method}");
+        }
+        host.quiet(Duration::from_secs(5)).await;
         world.end().await;
     }
 }

@@ -293,17 +293,17 @@ async fn sub6_a_modern_servers_stream_is_made_before_the_old_one_is_broken() {
 async fn sub6_resources_that_are_asked_for_together_are_one_stream() {
     let (world, mut a) = one(Era::Modern, |_| {}).await;
     let before = a.asked.len();
-    let uris: Vec<_> = (0..200).map(|n| format!("x:{n:03}")).collect();
+    let uris: Vec<_> = (0..100).map(|n| format!("x:{n:02}")).collect();
     let uris: Vec<_> = uris.iter().map(String::as_str).collect();
     let _host = subscriber(&world, Era::Modern, &mut a, "L", &uris).await;
-    assert!(a.asked.len() - before <= 2, "{:?}", &a.asked[before..]);
+    assert_eq!(a.asked[before..], ["subscriptions/listen"]);
     world.end().await;
 }
 
 /// SUB-8, SUB-5.
 #[tokio::test(start_paused = true)]
 async fn sub8_news_of_a_part_go_to_who_holds_the_whole_else_to_all_of_that_server() {
-    let (world, mut a) = one(Era::Legacy, |_| {}).await;
+    let (world, mut a) = one(Era::Legacy, |a| a.templates[0]["uriTemplate"] = json!("x:{+id}")).await;
     let mut dir = subscriber(&world, Era::Legacy, &mut a, "1", &["x:dir"]).await;
     let mut file = subscriber(&world, Era::Modern, &mut a, "2", &["x:dir/file"]).await;
     a.tell("notifications/resources/updated", json!({"uri": "x:dir/file"})).await;
