@@ -1,11 +1,11 @@
-//! `onegate tools`: the catalogue as a host sees it, and what it costs the model.
+//! `onegate tools`: the catalogue as a host sees it, all kinds, and what it costs the model.
 
 use serde_json::json;
 
 use super::exit::Exit;
 use super::progress::Starting;
 use super::{Common, load, out, run};
-use crate::catalog::tokens;
+use crate::catalog::{Item, tokens};
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
@@ -73,10 +73,9 @@ fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
     }
     out::text(&as_table(&catalogue))?;
     if args.hidden {
-        let hidden: Vec<_> = catalogue
-            .items(Kind::Tool, Revision::LATEST_MODERN)
+        let hidden: Vec<_> = items(&catalogue)
             .filter_map(|item| {
-                let row = [item.key.as_str(), &shown_str(item.native), item.hidden?.code()];
+                let row = [item.key.as_str(), item.kind.as_str(), &shown_str(item.native), item.hidden?.code()];
                 Some(row.map(str::to_owned).to_vec())
             })
             .collect();
@@ -85,31 +84,44 @@ fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The visible tools with their size, and the sum.
+/// All items, kind by kind.
+fn items(catalogue: &Catalogue) -> impl Iterator<Item = Item<'_>> {
+    Kind::ALL.into_iter().flat_map(|kind| catalogue.items(kind, Revision::LATEST_MODERN))
+}
+
+/// What is visible with its size, kind by kind, and the sums; where there is nothing, that there are no tools.
 pub(super) fn as_table(catalogue: &Catalogue) -> String {
-    let mut rows = vec![["tool", "server", "native name", "bytes", "tokens"].map(str::to_owned).to_vec()];
-    let (mut bytes, mut sum) = (0, 0);
-    for item in catalogue.items(Kind::Tool, Revision::LATEST_MODERN).filter(|item| item.hidden.is_none()) {
-        let cost = tokens::estimate(item.bytes);
-        bytes += item.bytes;
-        sum += cost;
-        rows.push(vec![
-            shown_str(item.exposed.unwrap_or_default()),
-            item.key.to_string(),
-            shown_str(item.native),
-            item.bytes.to_string(),
-            cost.to_string(),
-        ]);
+    let visible: Vec<_> = items(catalogue).filter(|item| item.hidden.is_none()).collect();
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|&kind| visible.iter().any(|item| item.kind == kind));
+    if kinds.is_empty() {
+        kinds.push(Kind::Tool);
     }
-    let count = rows.len() - 1;
-    rows.push(vec![load::count(count, "tool"), String::new(), String::new(), bytes.to_string(), sum.to_string()]);
+    let cost = |item: &Item<'_>| tokens::estimate(item.bytes);
+    let sum = |word: &str, items: &[&Item<'_>]| {
+        let (bytes, tokens) = items.iter().fold((0, 0), |sum, item| (sum.0 + item.bytes, sum.1 + cost(item)));
+        vec![load::count(items.len(), word), String::new(), String::new(), bytes.to_string(), tokens.to_string()]
+    };
+    let mut rows = Vec::new();
+    for kind in &kinds {
+        rows.push([kind.as_str(), "server", "native name", "bytes", "tokens"].map(str::to_owned).to_vec());
+        let of_kind: Vec<_> = visible.iter().filter(|item| item.kind == *kind).collect();
+        rows.extend(of_kind.iter().map(|item| {
+            let exposed = shown_str(item.exposed.unwrap_or_default());
+            vec![exposed, item.key.to_string(), shown_str(item.native), item.bytes.to_string(), cost(item).to_string()]
+        }));
+        rows.push(sum(kind.as_str(), &of_kind));
+    }
+    if kinds.len() > 1 {
+        rows.push(sum("item", &visible.iter().collect::<Vec<_>>()));
+    }
     out::table(&rows, &[3, 4])
 }
 
 fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
-    let (mut items, mut hidden) = (Vec::new(), Vec::new());
+    let (mut shown, mut hidden) = (Vec::new(), Vec::new());
     let (mut bytes, mut sum) = (0, 0);
-    for item in catalogue.items(Kind::Tool, Revision::LATEST_MODERN) {
+    for item in items(catalogue) {
         let cost = tokens::estimate(item.bytes);
         let mut value = json!({
             "server": item.key.as_str(), "kind": item.kind.as_str(), "native": item.native, "exposed": item.exposed,
@@ -119,7 +131,7 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
             None => {
                 bytes += item.bytes;
                 sum += cost;
-                items.push(value);
+                shown.push(value);
             }
             Some(why) => {
                 value["reason"] = why.code().into();
@@ -135,7 +147,7 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
             json!({ "key": server.key().as_str(), "state": state, "era": era, "last_error": server.last_error() })
         })
         .collect();
-    json!({ "items": items, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
+    json!({ "items": shown, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
 }
 
 fn state_words(state: &State) -> (&'static str, Option<&'static str>) {
@@ -187,4 +199,72 @@ fn hint(server: &ServerSettings, why: &str) -> Option<String> {
         Err(_) => return None,
     };
     Some(if slow { format!("  raise servers.{key}.timeouts.start, or {by_hand}") } else { format!("  {thing}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::catalog::{Contribution, Part};
+    use crate::config::settings::ItemFilter;
+    use crate::ident::ServerKey;
+    use crate::policy::{ItemRules, Policy, ServerRules, View};
+
+    /// The catalogue of one server `a`; its resource `x:secret` is hidden.
+    fn catalogue(lists: [&str; 4]) -> Catalogue {
+        let key = ServerKey::new("a").unwrap();
+        let part = |kind: Kind| Part::parse(kind, &[Bytes::copy_from_slice(lists[kind.index()].as_bytes())]).unwrap();
+        let parts = Kind::ALL.map(|kind| Arc::new(part(kind)));
+        let one =
+            Contribution { server: 0, key: &key, prefix: "a", http: false, parts: parts.each_ref().map(Option::Some) };
+        let resources = ItemRules::compile(&ItemFilter { allow: None, deny: vec!["x:secret".into()] }).unwrap();
+        let policy = Policy::new(vec![ServerRules { resources, ..ServerRules::default() }]);
+        Catalogue::build(&[one], &policy, 45, &View::default())
+    }
+
+    fn first_words(table: &str) -> Vec<&str> {
+        table.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn all_kinds_are_shown_with_their_sums() {
+        let all = catalogue([
+            r#"[{"name":"t","inputSchema":{"type":"object"}}]"#,
+            r#"[{"name":"p"}]"#,
+            r#"[{"name":"r","uri":"x:1"},{"name":"s","uri":"x:secret"}]"#,
+            r#"[{"name":"m","uriTemplate":"y:{id}"}]"#,
+        ]);
+        let table = as_table(&all);
+        let expected = [
+            "tool",
+            "a__t",
+            "1 tool",
+            "prompt",
+            "a__p",
+            "1 prompt",
+            "resource",
+            "x:1",
+            "1 resource",
+            "template",
+            "y:{id}",
+            "1 template",
+            "4 items",
+        ];
+        assert_eq!(first_words(&table), expected, "{table}");
+        let bytes: usize = items(&all).filter(|item| item.hidden.is_none()).map(|item| item.bytes).sum();
+        assert!(table.lines().last().unwrap().contains(&format!(" {bytes} ")), "{table}");
+        let hidden: Vec<_> = items(&all).filter(|item| item.hidden.is_some()).map(|i| (i.kind, i.native)).collect();
+        assert_eq!(hidden, [(Kind::Resource, "x:secret")]);
+    }
+
+    #[test]
+    fn where_there_is_one_kind_nothing_is_said_of_others() {
+        let prompts = catalogue(["[]", r#"[{"name":"p"}]"#, "[]", "[]"]);
+        assert_eq!(first_words(&as_table(&prompts)), ["prompt", "a__p", "1 prompt"]);
+        let nothing = catalogue(["[]"; 4]);
+        assert_eq!(first_words(&as_table(&nothing)), ["tool", "0 tools"]);
+    }
 }
