@@ -165,7 +165,7 @@ mod tests {
             life.failed(now, Duration::ZERO, 1.0);
             match life.leave(now) {
                 Leave::At(at) if at - now <= Duration::from_secs(5) => now = at,
-                other => panic!("{other:?}"),
+                leave @ (Leave::Now | Leave::At(_) | Leave::Broken(_)) => panic!("{leave:?}"),
             }
         }
     }

@@ -30,7 +30,7 @@ pub use era::EraMemory;
 pub use guard::Guard;
 pub use offers::Offers;
 pub use process::Pace;
-pub use server::{Event, Listed, Listing, Pending, Server};
+pub use server::{Event, Item, Listed, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -23,6 +23,7 @@ use crate::config::settings::ServerSettings;
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg};
+use crate::protocol::headers::{self, HeaderParam};
 use crate::protocol::level::LogLevel;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
@@ -79,6 +80,15 @@ pub struct Server {
     leases: Leases,
     ground: Ground,
     gate: Gate,
+}
+
+/// What a request names, as its server knows it.
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
+    /// Its native name or URI, a raw JSON string.
+    pub native: &'a [u8],
+    /// The arguments of a tool that HTTP headers repeat (XMH-3).
+    pub mirror: &'a [HeaderParam],
 }
 
 /// A request on its way to a server. Dropping it tells the server that nobody waits any more.
@@ -190,6 +200,13 @@ impl Server {
         }
     }
 
+    /// Has its tools listed anew: it saw other headers in a call than it wanted (HDR-9).
+    pub fn relist_tools(&self) {
+        if let Some(connection) = self.base.open_connection() {
+            connection.changed.list(Kind::Tool);
+        }
+    }
+
     /// Has it tell of changes of a resource; whether it does.
     pub async fn want_resource(&self, native: Arc<str>) -> Result<bool, Fault> {
         // A modern server is told all of them at once, so they must not wait for each other.
@@ -214,21 +231,21 @@ impl Server {
         &self,
         permit: Permit,
         call: &Call,
-        native: &[u8],
+        item: Item<'_>,
         input: Option<Input<'_>>,
         caller: &Caller,
         upward: Arc<Upward>,
     ) -> Result<Answer, Fault> {
-        self.begin(&permit, call, native, input, caller, upward).await?.answered().await
+        self.begin(&permit, call, item, input, caller, upward).await?.answered().await
     }
 
-    /// Sends a request under its item's native name or URI (a raw JSON string). The permit proves that policy was
+    /// Sends a request under its item's native name or URI. The permit proves that policy was
     /// asked; the rounds of one call share it. Dropping what comes of it cancels the request.
     pub async fn begin(
         &self,
         _permit: &Permit,
         call: &Call,
-        native: &[u8],
+        item: Item<'_>,
         input: Option<Input<'_>>,
         caller: &Caller,
         upward: Arc<Upward>,
@@ -249,9 +266,11 @@ impl Server {
             log: wanted_level(caller),
             may_be_asked,
         };
-        // The parameters that a schema names come from the catalogue (XMH-3).
-        let name = may_be_asked.then_some(native);
-        let repeated = Repeated { name, params: Vec::new() };
+        let params = match (item.mirror, connection.http()) {
+            ([], _) | (_, None) => Vec::new(),
+            (mirror, Some(_)) => headers::values(mirror, call.arguments()),
+        };
+        let repeated = Repeated { name: may_be_asked.then_some(item.native), params };
         let waiting = connection.request_with(
             call.method(),
             Some(deadlines),
@@ -266,7 +285,7 @@ impl Server {
                     input: input.filter(|_| modern.is_some()),
                     context: connection.revision() >= Revision::V2025_06_18,
                 };
-                call.push_params(out, native, &leg);
+                call.push_params(out, item.native, &leg);
             },
         )?;
         Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, _place: place })

@@ -17,6 +17,7 @@ use crate::protocol::version::{Era, Revision};
 /// So much of a server's error is repeated in one of ours (ERR-4).
 const MAX_MESSAGE: usize = 4 << 10;
 const MAX_DATA: usize = 64 << 10;
+const HEADERS_REFUSED: &str = "it says that the headers of the request do not fit its body";
 
 /// An error of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,6 +256,16 @@ impl Failure {
     pub(super) fn expired_state() -> Self {
         let data = Some(r#"{"reason":"request-state-expired"}"#.to_owned());
         Self { data, ..Self::plain(code::INVALID_PARAMS, "requestState is unknown or has expired") }
+    }
+
+    /// A server says that headers and body of what we sent do not fit (HDR-9).
+    pub(super) fn headers_refused(server: &ServerKey) -> Self {
+        Self::invalid_result(server, HEADERS_REFUSED)
+    }
+
+    /// Whether it is that.
+    pub(super) fn is_of_headers(&self) -> bool {
+        self.code == code::INTERNAL_ERROR && self.message.ends_with(HEADERS_REFUSED)
     }
 
     fn with_reason(reason: &str, server: &ServerKey, message: String, retry_after: Option<Duration>) -> Self {

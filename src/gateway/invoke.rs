@@ -12,7 +12,7 @@ use super::bridge::{Exchange, Input};
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::{Catalogue, naming, uri};
-use crate::downstream::{Answer, Server};
+use crate::downstream::{Answer, Item, Server};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Target};
@@ -29,6 +29,8 @@ use crate::transport::upward::Upward;
 const COMPLETION: Duration = Duration::from_secs(2);
 /// The kinds whose lists say whose a URI is.
 const BY_URI: [Kind; 2] = [Kind::Resource, Kind::Template];
+/// How long a new list of tools is waited for (HDR-9).
+const RELIST: Duration = Duration::from_secs(5);
 /// The most values of a completion (CMP-2).
 const MAX_VALUES: usize = 100;
 
@@ -52,6 +54,12 @@ pub(super) struct Way {
     /// The arguments that are repeated in headers (XMH-3).
     pub(super) mirror: Option<Arc<[HeaderParam]>>,
     permit: Permit,
+}
+
+impl Way {
+    fn item(&self) -> Item<'_> {
+        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default() }
+    }
 }
 
 impl Gateway {
@@ -78,9 +86,29 @@ impl Gateway {
             }
             check(server.key(), answer, caller.revision)
         };
-        let Way { native, permit, .. } = &way;
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
-        Exchange { bridge, seal, server: &server, permit, call, native, caller, upward, finish: &finish }.go().await
+        let (permit, item) = (&way.permit, way.item());
+        let exchange = Exchange { bridge, seal, server: &server, permit, call, item, caller, upward, finish: &finish };
+        let outcome = exchange.go().await;
+        if !outcome.as_ref().is_err_and(Failure::is_of_headers) {
+            return outcome;
+        }
+        // Rare and large.
+        match Box::pin(self.relisted(call, caller, &name, &way, &server)).await {
+            Some(way) => Box::pin(Exchange { permit: &way.permit, item: way.item(), ..exchange }.go()).await,
+            None => outcome,
+        }
+    }
+
+    /// A server saw other headers than it wanted: what we know of its tools is old (HDR-9). Where its new list says
+    /// something else of this one, the call is sent once more; the server did not execute it.
+    async fn relisted(&self, call: &Call, caller: &Caller, name: &str, old: &Way, server: &Server) -> Option<Way> {
+        let mut changes = self.lists.changes(caller.profile);
+        changes.mark_unchanged();
+        server.relist_tools();
+        timeout(RELIST, changes.changed()).await.ok()?.ok()?;
+        let way = self.resolve(&self.lists.catalogue(caller.profile), call, caller, name)?;
+        (way.server == old.server && way.mirror != old.mirror).then_some(way)
     }
 
     /// Whether the headers of a host's request repeat the arguments as its tool asks for it (XMH-3). A tool that is not
@@ -103,11 +131,11 @@ impl Gateway {
         call: &Call,
         caller: &Caller,
         upward: Arc<Upward>,
-        native: &[u8],
+        item: Item<'_>,
         permit: Permit,
         server: &Arc<Server>,
     ) -> Result<Answer, Failure> {
-        server.ask(permit, call, native, None, caller, upward).await.map_err(|fault| {
+        server.ask(permit, call, item, None, caller, upward).await.map_err(|fault| {
             tracing::debug!(server = %server.key(), method = call.method().as_str(), %fault, "failed");
             Failure::of_server(server.key(), &fault)
         })
@@ -194,7 +222,7 @@ impl Gateway {
         if !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
             return nothing();
         }
-        let asking = self.send(call, caller, upward, &way.native, way.permit, server);
+        let asking = self.send(call, caller, upward, Item { native: &way.native, mirror: &[] }, way.permit, server);
         let Ok(answer) = timeout(COMPLETION, asking).await else { return nothing() };
         let answer = answer?;
         match &answer.reply.body {
@@ -253,6 +281,7 @@ fn check(server: &ServerKey, answer: Answer, to: Revision) -> Result<Outcome, Fa
             }
         }
         Body::Error(error) => match error.code {
+            code::HEADER_MISMATCH => Err(Failure::headers_refused(server)),
             code::MISSING_CAPABILITY => Err(Failure::capability_withheld(server)),
             // A word of the legacy era (§16.2).
             code::RESOURCE_NOT_FOUND if to.era() == Era::Modern => {

@@ -90,3 +90,51 @@ async fn auc10_credentials_are_on_every_request_of_a_legacy_session() {
     end.status(405).await;
     world.end().await;
 }
+
+/// A tool list in which a parameter is repeated under this name.
+fn annotated(header: &str) -> serde_json::Value {
+    let schema = json!({"type": "object", "properties": {"repo": {"type": "string", "x-mcp-header": header}}});
+    json!({"tools": [{"name": "t", "inputSchema": schema}], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+}
+
+#[tokio::test]
+async fn xmh3_d074_annotated_parameters_are_repeated_from_the_body_that_is_sent() {
+    let mut fake = Fake::new().await;
+    let world = World::new(server(&fake.url()));
+    fake.expect("server/discover").await.result(discovered(json!({"tools": {}}))).await;
+    fake.expect("tools/list").await.result(annotated("Repo")).await;
+    let mut host = host(&world).await;
+    for (id, arguments, header) in [
+        (1, json!({"repo": "acme/site"}), Some("acme/site")),
+        (2, json!({"repo": "größe"}), Some("=?base64?Z3LDtsOfZQ==?=")),
+        (3, json!({"repo": null}), None),
+        (4, json!({}), None),
+    ] {
+        host.ask(id, "tools/call", json!({"name": "a__t", "arguments": arguments})).await;
+        let call = fake.expect("tools/call").await;
+        assert_eq!(call.header("mcp-param-repo"), header, "{id}");
+        call.result(text("x")).await;
+        answer(&mut host, id).await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn hdr9_a_server_that_wants_other_headers_is_listed_anew_and_asked_once_more() {
+    let mut fake = Fake::new().await;
+    let world = World::new(server(&fake.url()));
+    fake.expect("server/discover").await.result(discovered(json!({"tools": {}}))).await;
+    fake.expect("tools/list").await.result(annotated("Repo")).await;
+    let mut host = host(&world).await;
+    host.ask(1, "tools/call", json!({"name": "a__t", "arguments": {"repo": "x"}})).await;
+    fake.expect("tools/call").await.error(400, json!({"code": -32020, "message": "Mcp-Param-Place is missing"})).await;
+    fake.expect("tools/list").await.result(annotated("Place")).await;
+    let call = fake.expect("tools/call").await;
+    assert_eq!((call.header("mcp-param-place"), call.header("mcp-param-repo")), (Some("x"), None));
+    call.error(400, json!({"code": -32020, "message": "still not"})).await;
+    let failed = answer(&mut host, 1).await;
+    assert_eq!(failed["error"]["code"], -32603);
+    assert_eq!(failed["error"]["data"]["reason"], "invalid-downstream-result");
+    fake.quiet("tools/call", std::time::Duration::from_millis(100)).await;
+    world.end().await;
+}

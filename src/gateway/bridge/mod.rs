@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::seal::Seal;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
-use crate::downstream::{Answer, Fault, Pending, Server};
+use crate::downstream::{Answer, Fault, Item, Pending, Server};
 use crate::ident::Principal;
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Input as Given};
@@ -96,8 +96,7 @@ pub(super) struct Exchange<'a> {
     pub(super) server: &'a Server,
     pub(super) permit: &'a Permit,
     pub(super) call: &'a Call,
-    /// The native name or URI, a raw JSON string.
-    pub(super) native: &'a [u8],
+    pub(super) item: Item<'a>,
     pub(super) caller: &'a Caller,
     pub(super) upward: &'a Arc<Upward>,
     /// What a final answer is to the host.
@@ -137,7 +136,7 @@ impl Exchange<'_> {
     async fn begin(&self, input: Given<'_>) -> Result<Pending, Failure> {
         let upward = Arc::clone(self.upward);
         let input = (input.responses.is_some() || input.state.is_some()).then_some(input);
-        let begun = self.server.begin(self.permit, self.call, self.native, input, self.caller, upward).await;
+        let begun = self.server.begin(self.permit, self.call, self.item, input, self.caller, upward).await;
         begun.map_err(|fault| self.fault(&fault))
     }
 
