@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -41,6 +41,8 @@ const LIST_GAP: Duration = Duration::from_millis(250);
 pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// …up to this.
 pub(super) const RETRY_LONGEST: Duration = Duration::from_secs(60);
+/// How long a server may take to open the stream of its questions.
+const STREAM: Duration = Duration::from_secs(1);
 /// Lines of stderr in an error.
 const LAST_LINES: usize = 3;
 /// The longest that a timer takes.
@@ -292,7 +294,7 @@ impl Client {
         // When it failed to start while we waited: then it is not slow but not there (D007).
         let mut failed_until = None;
         let remote = matches!(self.settings.reach, Ok(Reach::Remote(_)));
-        let mut tried = false;
+        let mut tried = self.lease.tentative;
         loop {
             let now = Instant::now();
             match &*state.borrow_and_update() {
@@ -300,8 +302,11 @@ impl Client {
                     if let Some(fault) = self.sign_in() {
                         return Err(fault);
                     }
-                    if remote && tried {
-                        // It is not ours to start: one look for it is enough.
+                    if (remote || self.lease.tentative) && tried {
+                        // It is not ours to start, or there is another one: one look for it is enough.
+                        if self.lease.tentative {
+                            self.wanted.notify_one();
+                        }
                         let retry_after = Some(until.saturating_duration_since(now));
                         return Err(Fault::Unavailable { detail: "it cannot be reached".to_owned(), retry_after });
                     }
@@ -676,6 +681,14 @@ impl Actor {
         }
         let nature = Nature::of(agreed);
         server.nature.store(1 + Nature::ALL.iter().position(|n| *n == nature).unwrap_or(0) as u8, Ordering::Relaxed);
+        if let Some(http) = connection.http().filter(|http| http.has_stream(agreed.revision)) {
+            let (tried, answered) = oneshot::channel();
+            self.tasks.spawn(http::follow(Arc::clone(connection), Arc::clone(http), tried));
+            if server.may_ask() {
+                // Many a server asks there, whatever it is asked about, and what it asks before is lost.
+                let _ = server.stop.run_until_cancelled(timeout(STREAM, answered)).await;
+            }
+        }
         // As it is now: what is wanted from here on finds this connection.
         let wanted = server.wanted_resources.borrow().clone();
         server.current.store(Some(Arc::clone(connection)));
@@ -688,9 +701,6 @@ impl Actor {
             self.tasks.spawn(subscription::listen(client, Arc::clone(connection), offers, !wanted.is_empty()));
         } else if lists {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection), wanted));
-        }
-        if let Some(http) = connection.http().filter(|http| http.has_stream(agreed.revision)) {
-            self.tasks.spawn(http::follow(Arc::clone(connection), Arc::clone(http)));
         }
         let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() });
         // Beside all else, so that a list that hangs delays no news.

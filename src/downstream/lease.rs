@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) calls_only: bool,
     /// It speaks the legacy era at once, to a server that is known to speak it.
     pub(super) legacy: bool,
+    /// Only presumed to speak it: whoever waits for it does not wait longer than for one attempt.
+    pub(super) tentative: bool,
 }
 
 /// Who has a client of its own.
@@ -131,6 +133,13 @@ impl Drop for Held {
     }
 }
 
+impl Holder {
+    /// Whether it wants the legacy era.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.legacy
+    }
+}
+
 impl Leases {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -148,9 +157,9 @@ impl Leases {
         }
     }
 
-    /// The client of a holder, made when there is none. `None` when there is no room, and none that declares less
+    /// The client of a holder, made when there is none (`tentative`: see [`Lease`]). `None` when there is no room, and none that declares less
     /// could serve instead (CON-4).
-    pub(super) fn take(&self, holder: Holder, ground: &Ground) -> Option<Held> {
+    pub(super) fn take(&self, holder: Holder, ground: &Ground, tentative: bool) -> Option<Held> {
         let mut table = self.table();
         let Table { leased, uses, stopped, .. } = &mut *table;
         *uses += 1;
@@ -182,7 +191,7 @@ impl Leases {
             }
         }
         let Holder { capabilities, legacy, .. } = holder.clone();
-        let client = Client::run(ground, Lease { capabilities, calls_only: true, legacy });
+        let client = Client::run(ground, Lease { capabilities, calls_only: true, legacy, tentative });
         let held = Held::new(&client);
         leased.push(Leased { holder, client, used: *uses });
         Some(held)

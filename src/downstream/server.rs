@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-use super::client::{Client, Connect, Ground, State};
+use super::client::{Client, Connect, Ground, Nature, State};
 use super::connection::{Answer, Asker, Connection, Deadlines, ForHost, Waiting};
 use super::gate::{Gate, Place};
 use super::http::Repeated;
@@ -80,6 +81,8 @@ pub struct Server {
     leases: Leases,
     ground: Ground,
     gate: Gate,
+    /// It was tried and does not speak the legacy era.
+    modern_only: AtomicBool,
 }
 
 /// What a request names, as its server knows it.
@@ -134,7 +137,7 @@ impl Server {
         let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
         let gate = Gate::new(&settings.limits);
-        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground, gate })
+        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground, gate, modern_only: AtomicBool::new(false) })
     }
 
     /// Its key.
@@ -188,12 +191,24 @@ impl Server {
                 self.base.nature().ok_or_else(|| Fault::gone("it has ended"))?
             }
         };
+        // Many a server that speaks both eras names the revisions of the modern one alone: that is found out when it
+        // matters, which is when its host could be asked in the legacy era.
+        let tentative = nature == Nature::Modern && !self.modern_only.load(Ordering::Relaxed);
+        let nature = if tentative { Nature::Both } else { nature };
         match choose(&self.settings, nature, caller, || self.leases.owns_base(&caller.principal)) {
             Choice::Base => Ok((self.base.connection().await?, false, None)),
             Choice::Own(holder) => {
                 let busy = || Fault::Limit("all connections that it may have are in use".to_owned());
-                let held = self.leases.take(holder, &self.ground).ok_or_else(busy)?;
-                let connection = held.0.connection().await?;
+                let tentative = tentative && holder.is_legacy();
+                let held = self.leases.take(holder, &self.ground, tentative).ok_or_else(busy)?;
+                let connection = match held.0.connection().await {
+                    Ok(connection) if tentative && connection.modern().is_some() => {
+                        self.modern_only.store(true, Ordering::Relaxed);
+                        return Ok((self.base.connection().await?, false, None));
+                    }
+                    Err(_) if tentative => return Ok((self.base.connection().await?, false, None)),
+                    connection => connection?,
+                };
                 let may_ask = held.0.may_ask() && connection.modern().is_none();
                 Ok((connection, may_ask, Some(held)))
             }

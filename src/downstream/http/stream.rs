@@ -26,13 +26,15 @@ const PING: Duration = Duration::from_secs(10);
 /// Longest address that an `endpoint` event may name.
 const MAX_ENDPOINT: usize = 8 << 10;
 
-/// Keeps the stream of a legacy session open as long as its connection lives. Servers without one say so (D082).
-pub(in crate::downstream) async fn follow(connection: Arc<Connection>, http: Arc<Http>) {
+/// Keeps the stream of a legacy session open as long as its connection lives. Servers without one say so (D082). `tried`
+/// goes when the server has answered the first time, whatever it said.
+pub(in crate::downstream) async fn follow(connection: Arc<Connection>, http: Arc<Http>, tried: oneshot::Sender<()>) {
     let over = connection.over.clone();
-    over.run_until_cancelled(keep_open(&connection, &http)).await;
+    over.run_until_cancelled(keep_open(&connection, &http, tried)).await;
 }
 
-async fn keep_open(connection: &Arc<Connection>, http: &Arc<Http>) {
+async fn keep_open(connection: &Arc<Connection>, http: &Arc<Http>, tried: oneshot::Sender<()>) {
+    let mut tried = Some(tried);
     let limit = usize::try_from(http.limit).unwrap_or(usize::MAX);
     let mut reader = EventReader::new(limit);
     let mut receiver = Receiver::new(Arc::clone(connection), None);
@@ -44,7 +46,9 @@ async fn keep_open(connection: &Arc<Connection>, http: &Arc<Http>) {
             headers.insert(LAST_EVENT, last);
         }
         let opened = Instant::now();
-        match http.pool.send(http::Method::GET, &http.path, &headers, Bytes::new()).await {
+        let answer = http.pool.send(http::Method::GET, &http.path, &headers, Bytes::new()).await;
+        drop(tried.take());
+        match answer {
             Ok(answer) if answer.status().is_success() && is_type(answer.headers(), &EVENTS) => {
                 if std::mem::take(&mut gap) && reader.last_id().is_none() {
                     // What was said meanwhile is lost.
