@@ -137,7 +137,15 @@ impl Server {
         let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
         let gate = Gate::new(&settings.limits);
-        Arc::new(Self { settings, base, wanting, leases: Leases::default(), ground, gate, modern_only: AtomicBool::new(false) })
+        Arc::new(Self {
+            settings,
+            base,
+            wanting,
+            leases: Leases::default(),
+            ground,
+            gate,
+            modern_only: AtomicBool::new(false),
+        })
     }
 
     /// Its key.

@@ -305,7 +305,9 @@ mod tests {
     fn line_of(happening: Happening) -> String {
         match happening {
             Happening::Progress(progress) => String::from_utf8(progress.line.to_vec()).unwrap(),
-            other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_)) => panic!("{other:?}"),
+            other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_) | Happening::Opened(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
 
@@ -353,7 +355,9 @@ mod tests {
                 match upward.happening().await {
                     Happening::Progress(progress) if progress.line == "last" => break,
                     Happening::Progress(_) => told += 1,
-                    other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_)) => panic!("{other:?}"),
+                    other @ (Happening::GivenUp | Happening::Log(_) | Happening::Ask(_) | Happening::Opened(_)) => {
+                        panic!("{other:?}")
+                    }
                 }
             }
         };
