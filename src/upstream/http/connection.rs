@@ -33,6 +33,8 @@ const STREAMS: u32 = 256;
 
 /// Accepts connections until we leave; then ends them.
 pub(super) async fn accept(front: &Arc<Front>, listener: &TcpListener, tls: Option<&Tls>) {
+    // Dropped before its end, it leaves no connection behind.
+    let _cut = front.cut.clone().drop_guard();
     let places = Arc::new(Semaphore::new(front.limits.connections));
     let connections = TaskTracker::new();
     let mut sweep = interval(front.limits.look * 10);

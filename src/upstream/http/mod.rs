@@ -83,7 +83,7 @@ impl Default for Limits {
             sessions: 4096,
             sessions_each: 1024,
             kept: second * 300,
-            drain: second * 5,
+            drain: second * 25,
         }
     }
 }
