@@ -214,7 +214,7 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { concurrency: None, queue: 256, max_result: Size(32 << 20) }
+        Self { concurrency: None, queue: 256, max_result: Size(16 << 20) }
     }
 }
 

@@ -198,7 +198,7 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { concurrency: None, queue: 256, max_result: 32 << 20 }
+        Self { concurrency: None, queue: 256, max_result: 16 << 20 }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bridge::{Exchange, Input};
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
@@ -30,7 +30,7 @@ const COMPLETION: Duration = Duration::from_secs(2);
 /// The kinds whose lists say whose a URI is.
 const BY_URI: [Kind; 2] = [Kind::Resource, Kind::Template];
 /// How long a new list of tools is waited for (HDR-9).
-const RELIST: Duration = Duration::from_secs(5);
+const RELIST: Duration = Duration::from_secs(3);
 /// The most values of a completion (CMP-2).
 const MAX_VALUES: usize = 100;
 
@@ -106,9 +106,15 @@ impl Gateway {
         let mut changes = self.lists.changes(caller.profile);
         changes.mark_unchanged();
         server.relist_tools();
-        timeout(RELIST, changes.changed()).await.ok()?.ok()?;
-        let way = self.resolve(&self.lists.catalogue(caller.profile), call, caller, name)?;
-        (way.server == old.server && way.mirror != old.mirror).then_some(way)
+        let deadline = Instant::now() + RELIST;
+        loop {
+            // An earlier change may be told only now.
+            timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
+            let way = self.resolve(&self.lists.catalogue(caller.profile), call, caller, name)?;
+            if way.server != old.server || way.mirror != old.mirror {
+                return Some(way).filter(|way| way.server == old.server);
+            }
+        }
     }
 
     /// Whether the headers of a host's request repeat the arguments as its tool asks for it (XMH-3). A tool that is not
