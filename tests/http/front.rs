@@ -28,16 +28,11 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 }
 
 /// How a front is set up.
+#[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) http: HttpSettings,
     pub(crate) keys: Option<Vec<ApiKey>>,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Self { limits: Limits::default(), http: HttpSettings::default(), keys: None }
-    }
 }
 
 /// A key: the principal's name and its secret.
