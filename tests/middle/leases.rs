@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onegate::caller::Caller;
-use onegate::config::settings::{ServerSettings, Sharing};
+use onegate::config::settings::{EraChoice, ServerSettings, Sharing};
 use onegate::gateway::Outcome;
 use onegate::ident::Principal;
 use onegate::protocol::call::Call;
@@ -123,7 +123,10 @@ async fn con1_con3_two_principals_never_share_a_legacy_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn con2_a_modern_server_is_shared_and_told_each_time_what_the_host_can_do() {
-    let mut world = World::new(vec![server("a")]);
+    let mut settings = server("a");
+    // Else it is tried whether it speaks the legacy era, too.
+    settings.era = EraChoice::Modern;
+    let mut world = World::new(vec![settings]);
     let mut base = world.accept("a").await;
     base.modern(&["t"]).await;
     for (name, revision, capabilities) in [("one", LEGACY, ROOTS), ("two", MODERN, FORM), ("three", MODERN, "{}")] {
