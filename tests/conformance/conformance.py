@@ -174,12 +174,16 @@ class Fixtures:
 
 def server_leg(report, suite, fixtures, binary, out, behind, revisions):
     """The suite as host, the reference server behind."""
-    asked = [revision for revision in revisions if any(report.wanted("server", kind, revision) for kind in behind)]
-    direct, names = {}, {}
+    names = {revision: suite.names("server", revision) for revision in revisions}
+    kinds = behind if binary else ["direct"]
+    asked = [revision for revision, found in names.items()
+             if any(report.wanted("server", kind, revision, name) for name in found for kind in kinds)]
+    if not asked:
+        return
+    direct = {}
     reference, url = fixtures.serve(out / "reference.log")
     try:
         for revision in asked:
-            names[revision] = suite.names("server", revision)
             direct[revision] = server_run(suite, url, revision, out / f"server-direct-{revision}")
         for kind in behind if binary else ():
             servers, awaited = fixtures.servers(kind, url)
@@ -200,6 +204,8 @@ def server_leg(report, suite, fixtures, binary, out, behind, revisions):
         if not binary:
             for revision in asked:
                 for name, required in names[revision].items():
+                    if not report.wanted("server", "direct", revision, name):
+                        continue
                     found = direct[revision](name)
                     report.compare(f"server direct {revision} {name}", required, found, found)
     finally:
