@@ -1,6 +1,6 @@
 """Test host: the Python SDK's client. Lists all tools, makes the planned calls, prints one JSON object.
 
-Usage: host_python.py ERA PLAN COMMAND [ARG…], with ERA `legacy` or `auto`. Knows nothing of the gateway; run by interop.py.
+Usage: host_python.py ERA PLAN COMMAND [ARG…] or URL, with ERA `legacy` or `auto`. Knows nothing of the gateway; run by interop.py.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def names(client: Client) -> list[str]:
 async def main(era: str, plan_file: str, command: str, *args: str) -> None:
     with open(plan_file, encoding="utf-8") as file:
         plan = json.load(file)
-    server = StdioServerParameters(command=command, args=list(args))
+    server = command if command.startswith("http://") else StdioServerParameters(command=command, args=list(args))
     async with Client(server, mode=era, read_timeout_seconds=60) as client:
         tools = await names(client)
         # A server that is slow to start comes into the list later.

@@ -1,10 +1,10 @@
 // Test host: the TypeScript SDK's client. Lists all tools, makes the planned calls, prints one JSON object.
 //
-// Usage: host_typescript.mjs ERA PLAN COMMAND [ARG…], with ERA `legacy` or `auto`. Knows nothing of the gateway; run by
+// Usage: host_typescript.mjs ERA PLAN COMMAND [ARG…] or URL, with ERA `legacy` or `auto`. Knows nothing of the gateway; run by
 // interop.py from the folder its packages are installed in.
 
 import { readFileSync } from 'node:fs';
-import { Client } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const [era, plan, command, ...args] = process.argv.slice(2);
@@ -12,7 +12,11 @@ const client = new Client(
   { name: 'interop-typescript', version: '1' },
   era === 'auto' ? { versionNegotiation: { mode: 'auto' } } : {},
 );
-await client.connect(new StdioClientTransport({ command, args, stderr: 'inherit' }));
+await client.connect(
+  command.startsWith('http://')
+    ? new StreamableHTTPClientTransport(new URL(command))
+    : new StdioClientTransport({ command, args, stderr: 'inherit' }),
+);
 
 async function names() {
   const tools = [];

@@ -275,7 +275,9 @@ class Inspector(Host):
 
     def _program(self, era, plan, target):
         # Its own configuration file, as a person would write it: the target's flags would be taken for its own.
-        entry = {"mcpServers": {"target": {"command": target[0], "args": target[1:]}}}
+        remote = target[0].startswith("http://")
+        server = {"type": "http", "url": target[0]} if remote else {"command": target[0], "args": target[1:]}
+        entry = {"mcpServers": {"target": server}}
         config = plan.with_name("inspector.json")
         config.write_text(json.dumps(entry))
         start = [*self._argv, "--cli", "--config", str(config), "--server", "target",
@@ -350,6 +352,37 @@ def gateway_checks(report, binary, world, truth, hosts, logs, scratch):
                 check_host(host, era, gateway.argv(), calls, truth.awaited(), truth.host_answers, lambda seen: check_names(truth, seen), version))
 
 
+def served_checks(report, binary, world, truth, hosts, logs, scratch):
+    """The same over HTTP: one `onegate serve` for all hosts one after the other, with one of its servers behind a URL."""
+    world.reset()
+    calls = [(f"{key}__{tool}", arguments) for key, tool, arguments in world.host_plan()]
+    with world.remote("everything", logs / "remote-everything.log") as url:
+        config = scratch / "served.toml"
+        world.config(config, remotes={"everything": url})
+        with open(logs / "served.log", "wb") as log:
+            serving = subprocess.Popen([str(binary), "serve", "--config", str(config)], cwd=world.root, env=world.env(),
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            until, found = time.monotonic() + 20, None
+            while not found and serving.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+                found = re.search(r"listening on (http://\S+)", (logs / "served.log").read_text())
+            if not found:
+                report.check("served: it listens", lambda: same("its first words", (logs / "served.log").read_text(), "listening on …"))
+                return
+            for host in hosts:
+                for era, version in (("legacy", LEGACY), ("auto", MODERN)):
+                    report.check(
+                        f"host {host.name}, {era}, over HTTP: lists and calls seven servers at once",
+                        lambda host=host, era=era, version=version: check_host(
+                            host, era, [found[1]], calls, truth.awaited(), truth.host_answers,
+                            lambda seen: check_names(truth, seen), version))
+        finally:
+            if serving.poll() is None:
+                serving.terminate()
+            report.check("served: ends with 0", lambda: same("the exit code", serving.wait(15), 0))
+
+
 def self_checks(report, world, truth, hosts, logs):
     """No gateway: what would be compared is comparable, and every host can speak to both kinds of server."""
     report.check("self: a difference of one byte is seen", rawjson.self_test)
@@ -416,6 +449,9 @@ def main():
                 self_checks(report, world, truth, hosts, logs)
             else:
                 gateway_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
+                # rmcp's HTTP client would bring a second HTTP and TLS stack to build; its stdio client is tried above.
+                remote_hosts = [host for host in hosts if host.name != "rmcp"]
+                served_checks(report, flags.binary.resolve(), world, truth, remote_hosts, logs, scratch)
         finally:
             world.close()
     print(f"interop: {report.passed} passed, {len(report.failed)} failed" + (f" (logs in {logs})" if report.failed else ""))

@@ -3,13 +3,16 @@
 Knows nothing of the gateway but the shape of its configuration. Used by interop.py.
 """
 
+import contextlib
 import http.server
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import threading
+import time
 
 PAGE = "A page for the fetch server: é, \U0001f980, \"quoted\", back\\slash.\n"
 
@@ -78,11 +81,40 @@ class World:
             "time": pypi("mcp-server-time", "--local-timezone", "Etc/UTC"),
         }
 
-    def config(self, path: pathlib.Path, log=None):
-        """Writes a gateway configuration with all of them; with `log`, what each server is sent is copied to `log/<key>`."""
+    @contextlib.contextmanager
+    def remote(self, key, log: pathlib.Path):
+        """Runs this server over HTTP, on a free port; its URL."""
+        command, args, env = self.servers()[key]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with open(log, "wb") as output:
+            process = subprocess.Popen([command, *args, "streamableHttp"], cwd=self.root, env={**self.env(), **env, "PORT": str(port)},
+                                       stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            until = time.monotonic() + 30
+            while process.poll() is None and time.monotonic() < until:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+            process.wait()
+
+    def config(self, path: pathlib.Path, log=None, remotes=None):
+        """Writes a gateway configuration with all of them; with `log`, what each server is sent is copied to `log/<key>`.
+
+        With `remotes`, those servers are reached by their URLs, and the gateway serves over HTTP.
+        """
         state = path.with_suffix(".state")
         text = [f"[gateway]\nstate = {_toml(str(state))}\n"]
+        if remotes is not None:
+            text.append('[http]\nlisten = "127.0.0.1:0"\n[auth]\nmode = "none"\n')
         for key, (command, args, env) in self.servers().items():
+            if key in (remotes or {}):
+                text.append(f"[servers.{key}]\nurl = {_toml(remotes[key])}\n")
+                continue
             if log:
                 # `tee` shows what reached this server; ending the input ends both.
                 copy = 'log=$1; shift; tee -a "$log" | exec "$@"'

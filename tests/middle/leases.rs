@@ -123,10 +123,7 @@ async fn con1_con3_two_principals_never_share_a_legacy_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn con2_a_modern_server_is_shared_and_told_each_time_what_the_host_can_do() {
-    let mut settings = server("a");
-    // Else it is tried whether it speaks the legacy era, too.
-    settings.era = EraChoice::Modern;
-    let mut world = World::new(vec![settings]);
+    let mut world = World::new(vec![ServerSettings { era: EraChoice::Modern, ..server("a") }]);
     let mut base = world.accept("a").await;
     base.modern(&["t"]).await;
     for (name, revision, capabilities) in [("one", LEGACY, ROOTS), ("two", MODERN, FORM), ("three", MODERN, "{}")] {
@@ -139,6 +136,48 @@ async fn con2_a_modern_server_is_shared_and_told_each_time_what_the_host_can_do(
     }
     assert!(!world.is_started("a"));
     world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn con2_a_server_that_names_the_modern_era_alone_is_tried_in_the_legacy_one() {
+    // What it does at `initialize`; whether its host is then served there, and whether it is tried again.
+    for (case, there, again) in [("speaks it", true, true), ("refuses", false, false), ("dies", false, true)] {
+        let mut world = World::new(vec![server("a")]);
+        let mut base = world.accept("a").await;
+        base.modern(&["t"]).await;
+        let first = call(&world, &caller("one", LEGACY, FORM, None));
+        let mut own = world.accept("a").await;
+        match case {
+            "speaks it" => assert_eq!(own.leased("2025-11-25").await.to_string(), FORM),
+            "refuses" => {
+                let opening = own.expect("initialize").await;
+                own.error(&opening, -32601).await;
+                let probe = own.expect("server/discover").await;
+                own.result(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}})).await;
+            }
+            _ => {
+                own.expect("initialize").await;
+            }
+        }
+        let mut own = (case != "dies").then_some(own);
+        serve(own.as_mut().filter(|_| there).unwrap_or(&mut base), case).await;
+        assert_eq!(said(&first.answer().await), case);
+        // Who cannot be asked anything is where all are.
+        let second = call(&world, &caller("two", LEGACY, "{}", None));
+        serve(&mut base, "base").await;
+        assert_eq!(said(&second.answer().await), "base");
+        let third = call(&world, &caller("three", LEGACY, FORM, None));
+        if again {
+            let mut other = world.accept("a").await;
+            other.leased("2025-11-25").await;
+            serve(&mut other, "own").await;
+        } else {
+            serve(&mut base, "own").await;
+            assert!(!world.is_started("a"), "{case}");
+        }
+        assert_eq!(said(&third.answer().await), "own");
+        world.end().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ Knows the servers by name (world.py) and the gateway by its port. Used by soak.p
 import asyncio
 import collections
 import random
+import time
 
 import world
 from wire import LEGACY, Broken, Connection, Host
@@ -24,7 +25,7 @@ class Load:
         self.port, self.count = port, count
         self.done, self.excused, self.faults = collections.Counter(), collections.Counter(), []
         self._go, self._stop, self._quiet, self._busy = asyncio.Event(), False, asyncio.Event(), 0
-        self._tasks, self._serial = [], 0
+        self._tasks, self._serial, self._asked = [], 0, 0.0
 
     def start(self):
         self._go.set()
@@ -74,8 +75,10 @@ class Load:
         """One request of some kind; a fault ends nothing but is kept."""
         kinds = [(40, self._echo), (8, self._steps), (3, self._big), (6, self._list), (4, self._unknown), (5, self._cancel),
                  (4, self._listen), (6, self._ping)]
-        if host._capabilities:
-            kinds.append((8, self._ask))
+        # A server may ask thirty times a minute.
+        if host.can_be_asked and time.monotonic() - self._asked > 3.0:
+            self._asked = time.monotonic()
+            kinds = [(1, self._ask)]
         kind = random.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
         self._serial += 1
         try:
@@ -129,14 +132,14 @@ class Load:
         """A legacy server asks the host back in the middle of a call."""
         words = f"answer-{self._serial}"
         reply = {"role": "assistant", "model": "soak", "content": {"type": "text", "text": words}}
-        message = host.message("tools/call", {"name": "calm-old__ask", "arguments": {}})
+        message = host.message("tools/call", {"name": "asker__ask", "arguments": {}})
         for _ in range(4):
             _, answer = await host.ask(message, lambda method: reply)
             result = answer.get("result") or {}
             if result.get("resultType") != "input_required":
                 break
             answers = {name: reply for name in result.get("inputRequests") or {}}
-            again = {"name": "calm-old__ask", "arguments": {}, "inputResponses": answers}
+            again = {"name": "asker__ask", "arguments": {}, "inputResponses": answers}
             if "requestState" in result:
                 again["requestState"] = result["requestState"]
             message = host.message("tools/call", again)

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from load import Load
-from world import World
+from world import ASKER, STDIO, World
 
 HOSTS = 64
 # Load, then a quiet moment in which nothing is in flight and what is held can be counted.
@@ -123,14 +123,8 @@ async def soak(binary, fake, seconds, folder, log):
             gateway.kill()
             faults.append("the gateway did not end within 20 s")
         world.close()
-    faults += [f"{key} outlived the gateway" for key in world_keys() if world.pids(key)]
+    faults += [f"{key} outlived the gateway" for key in (*STDIO, ASKER) if world.pids(key)]
     return faults
-
-
-def world_keys():
-    from world import STDIO
-
-    return STDIO
 
 
 async def listening(gateway, log):

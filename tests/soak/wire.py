@@ -98,6 +98,11 @@ class Host:
         Host._count += 1
         self.name = f"h{Host._count}"
 
+    @property
+    def can_be_asked(self):
+        """Whether it declares that it answers questions."""
+        return bool(self._capabilities)
+
     def headers(self, method=None, name=None):
         """Those of a request."""
         headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

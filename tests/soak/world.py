@@ -20,6 +20,9 @@ STDIO = {
     "calm-new": ("modern", False), "calm-old": ("legacy", False), "weak-a": ("legacy", True), "weak-b": ("modern", True),
     "weak-c": ("dual", True), "weak-d": ("legacy", True), "doomed": ("modern", True),
 }
+# Asks its host back in the middle of a call. On a pipe nothing says which of several calls a question belongs to, so it gets
+# one at a time.
+ASKER = "asker"
 REMOTE = {
     "far-calm": ("modern", False), "far-old": ("legacy", False), "far-weak": ("modern", True), "far-lost": ("legacy", True),
 }
@@ -35,7 +38,7 @@ class World:
     def __init__(self, folder: pathlib.Path, fake):
         self.folder, self._fake, self._remotes, self.ports = folder, str(fake), {}, {}
         self.killed, self._kills, self.halted = 0, {}, False
-        for key, (era, _) in STDIO.items():
+        for key, era in [*((key, era) for key, (era, _) in STDIO.items()), (ASKER, "legacy")]:
             (folder / f"{key}.json").write_text(json.dumps(scenario(key, era)))
             # What each was sent is of no interest here, and much.
             (folder / f"{key}.json.received").symlink_to("/dev/null")
@@ -58,10 +61,12 @@ class World:
         """Writes it; the path."""
         lines = ["[gateway]", f"state = {json.dumps(str(self.folder / 'state'))}", "[http]", 'listen = "127.0.0.1:0"',
                  "[auth]", 'mode = "none"']
-        for key in STDIO:
+        for key in (*STDIO, ASKER):
             lines += [f"[servers.{key}]", f"command = {json.dumps(self._fake)}",
                       f"args = {json.dumps(['--scenario', str(self.folder / f'{key}.json')])}",
                       'timeouts = { start = "10s", probe = "3s", call = "10s" }']
+            if key == ASKER:
+                lines.append("limits = { concurrency = 1 }")
         for key in REMOTE:
             lines += [f"[servers.{key}]", f'url = "http://127.0.0.1:{self.ports[key]}/mcp"',
                       'timeouts = { start = "10s", probe = "3s", call = "10s" }']
@@ -127,7 +132,7 @@ def scenario(key, era):
     """What a stdio server does: see tests/fake/scenario.rs."""
     kind = "" if era == "legacy" else '"resultType":"complete",'
     note = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@TOKEN@,"progress":%d}}'
-    tools = ["echo", "big", "steps", *(["ask"] if key == "calm-old" else [])]
+    tools = ["echo", "big", "steps", *(["ask"] if key == ASKER else [])]
     return {
         "label": key, "era": era, "shuffle_ms": 30,
         "tools": [json.dumps({"name": tool, "inputSchema": {"type": "object"}}) for tool in tools],
