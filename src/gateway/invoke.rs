@@ -73,6 +73,7 @@ impl Gateway {
             Box::pin(self.wait_for_owner(call, caller, &name)).await;
             catalogue = self.lists.catalogue(caller.profile);
             way = self.resolve(&catalogue, call, caller, &name);
+            way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
         let way = way.ok_or_else(|| Failure::unknown(call, &name, caller.revision))?;
         let server = Arc::clone(&self.servers[way.server]);
@@ -174,6 +175,28 @@ impl Gateway {
                 Some(Way { server: route.server, native: native.into(), mirror: None, permit })
             }
         }
+    }
+
+    /// A tool that no list has goes to the server whose names pass untouched, for it to answer, where nothing of that
+    /// server is hidden and the name cannot be meant for another: hosts call tools of theirs that are not listed.
+    fn unlisted(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<Way> {
+        if call.kind() != Target::Tool || name.is_empty() {
+            return None;
+        }
+        let view = self.lists.view(caller.profile);
+        let shown = || self.lists.places().iter().enumerate().filter(|(server, _)| view.shows(*server));
+        let mut bare = shown().filter(|(_, place)| place.prefix.is_empty());
+        let (server, _) = bare.next().filter(|_| bare.next().is_none())?;
+        let anothers = shown().any(|(_, place)| !place.prefix.is_empty() && naming::may_own(&place.prefix, name));
+        let known =
+            || catalogue.items(Kind::Tool, caller.revision).any(|item| item.server == server && item.native == name);
+        if anothers || !view.is_open() || !self.policy.is_open(server, Kind::Tool) || known() {
+            return None;
+        }
+        let permit = self.policy.admit(server, Kind::Tool, name).ok()?;
+        let mut native = Vec::with_capacity(name.len() + 2);
+        json::push_string(&mut native, name);
+        Some(Way { server, native: native.into(), mirror: None, permit })
     }
 
     /// An item may be asked for before its server has listed: it is waited for once (N-9), as long as a list waits.

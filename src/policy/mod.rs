@@ -91,6 +91,11 @@ impl Policy {
         }
     }
 
+    /// Whether no item of this kind is hidden.
+    pub fn is_open(&self, server: usize, kind: Kind) -> bool {
+        self.servers.get(server).is_some_and(|rules| rules.of(kind).is_open())
+    }
+
     /// Asked once for each call, after the name was resolved and before anything is sent.
     pub fn admit(&self, server: usize, kind: Kind, native: &str) -> Result<Permit, Refusal> {
         self.exposes(server, kind, native)?;

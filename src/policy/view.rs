@@ -32,6 +32,11 @@ impl View {
         self.servers.as_ref().is_none_or(|shown| shown.get(server) == Some(&true))
     }
 
+    /// Whether no tool of a shown server is hidden.
+    pub fn is_open(&self) -> bool {
+        self.tools.is_open()
+    }
+
     /// Whether this item is shown, as far as the view has a say.
     pub fn exposes(&self, server: usize, key: &ServerKey, kind: Kind, native: &str) -> bool {
         self.shows(server)

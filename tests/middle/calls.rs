@@ -202,3 +202,36 @@ async fn env9_a_batch_is_answered_in_one_array_without_what_was_cancelled() {
     host.quiet(Duration::from_secs(100)).await;
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_no_list_has_goes_to_the_server_without_a_prefix_when_nothing_of_it_is_hidden() {
+    for hidden in [false, true] {
+        let mut bare = server("a");
+        bare.prefix = String::new();
+        if hidden {
+            bare.tools.deny = vec!["secret".into()];
+        }
+        let mut world = World::new(vec![bare, server("b")]);
+        let mut host = world.host();
+        let mut a = world.accept("a").await;
+        a.legacy(&["t"]).await;
+        let mut b = world.accept("b").await;
+        b.legacy(&["t"]).await;
+        host.open("2025-11-25").await;
+        assert_eq!(host.list().await, ["t", "b__t"]);
+        host.quiet(Duration::from_secs(2)).await;
+        // What may be meant for another server is never shown to this one.
+        host.call(1, "b__gone").await;
+        assert_eq!(host.answer(1).await["error"]["code"], -32602);
+        host.call(2, "unlisted").await;
+        if hidden {
+            assert_eq!(host.answer(2).await["error"]["code"], -32602);
+        } else {
+            let asked = a.expect("tools/call").await;
+            assert_eq!(asked["params"]["name"], "unlisted");
+            a.result(&asked, text("here")).await;
+            assert_eq!(text_of(&host.answer(2).await), "here");
+        }
+        world.end().await;
+    }
+}
