@@ -357,7 +357,10 @@ def gateway_checks(report, binary, world, truth, hosts, logs, scratch):
 def served_checks(report, binary, world, truth, hosts, logs, scratch):
     """The same over HTTP: one `onegate serve` for all hosts one after the other, with one of its servers behind a URL."""
     world.reset()
-    calls = [(f"{key}__{tool}", arguments) for key, tool, arguments in world.host_plan()]
+    # One server for all hosts counts their thoughts together, as it should.
+    plan = [(call, answer) for call, answer in zip(world.host_plan(), truth.host_answers) if call[0] != "thinking"]
+    calls = [(f"{key}__{tool}", arguments) for (key, tool, arguments), _ in plan]
+    answers = [answer for _, answer in plan]
     with world.remote("everything", logs / "remote-everything.log") as url:
         config = scratch / "served.toml"
         world.config(config, remotes={"everything": url})
@@ -377,7 +380,7 @@ def served_checks(report, binary, world, truth, hosts, logs, scratch):
                     report.check(
                         f"host {host.name}, {era}, over HTTP: lists and calls seven servers at once",
                         lambda host=host, era=era, version=version: check_host(
-                            host, era, [found[1]], calls, truth.awaited(), truth.host_answers,
+                            host, era, [found[1]], calls, truth.awaited(), answers,
                             lambda seen: check_names(truth, seen), version))
         finally:
             if serving.poll() is None:
