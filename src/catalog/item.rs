@@ -68,7 +68,7 @@ pub enum Fault {
     #[error("an earlier entry has the same URI")]
     DuplicateUri,
     /// A member twice: readers would disagree on which counts.
-    #[error("it has the member \"{}\" twice", .0.escape_debug())]
+    #[error("it has the member \"{}\" twice", crate::shown::shown_str(.0))]
     DuplicateMember(String),
     /// No `inputSchema`.
     #[error("it has no inputSchema")]

@@ -346,6 +346,12 @@ impl Catalogue {
         self.shelves[kind.index()].seen().filter_map(|entry| entry.exposed.as_deref())
     }
 
+    /// Whether a server listed such an item, hidden or not.
+    pub fn lists(&self, kind: Kind, server: usize, native: &str) -> bool {
+        let source = self.sources.iter().find(|source| source.server == server);
+        source.is_some_and(|source| source.items(kind).iter().any(|item| &*item.native == native))
+    }
+
     /// Everything of a kind that was listed, hidden or not, as hosts of this revision see it.
     pub fn items(&self, kind: Kind, revision: Revision) -> impl Iterator<Item = Item<'_>> {
         let class = Class::of(revision);

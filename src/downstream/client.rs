@@ -43,6 +43,8 @@ pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
 pub(super) const RETRY_LONGEST: Duration = Duration::from_secs(60);
 /// How long a server may take to open the stream of its questions.
 const STREAM: Duration = Duration::from_secs(1);
+/// How long a server may take that only might speak the legacy era.
+const TENTATIVE: Duration = Duration::from_secs(10);
 /// Lines of stderr in an error.
 const LAST_LINES: usize = 3;
 /// The longest that a timer takes.
@@ -618,7 +620,9 @@ impl Actor {
                     }
                 }
             }
-            match handshake::initialize(&session.connection, proposed, &self.server.lease.capabilities, limit).await {
+            let lease = &self.server.lease;
+            let limit = if lease.tentative { limit.min(TENTATIVE) } else { limit };
+            match handshake::initialize(&session.connection, proposed, &lease.capabilities, limit).await {
                 Ok(agreed) => {
                     if !self.server.lease.legacy {
                         self.memory.note(identity, agreed.revision.era());
@@ -779,7 +783,8 @@ impl Actor {
         let limit = self.server.settings.timeouts.start;
         let pages = match agreed.offers.of(kind) {
             Some(_) => timeout(limit, list::all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit))),
-            None => Ok(list::Pages::default()),
+            // What it does not have does not change as long as this connection lives.
+            None => Ok(list::Pages { ttl: Some(Duration::MAX), ..list::Pages::default() }),
         };
         match pages {
             Ok(list::Pages { pages, ttl }) => {

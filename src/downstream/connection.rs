@@ -360,11 +360,21 @@ impl Connection {
         self.session_lost.load(Ordering::Relaxed)
     }
 
-    /// No connection could be opened to the server. When nobody else has one that works, it is gone.
-    pub(super) fn unreachable(&self) {
-        if self.in_flight() <= 1 {
+    /// No connection could be opened to the server for this request, which ends so. When nobody else has one that works,
+    /// the server is gone.
+    pub(super) fn unreachable(&self, id: u64, fault: Fault) {
+        let host_waits =
+            self.pending().slots.get(&id).is_some_and(|slot| slot.outcome.is_none() && slot.upward.is_some());
+        self.settle(id, Err(fault));
+        if self.in_use() == 0 {
+            self.lost.fetch_or(host_waits, Ordering::Relaxed);
             self.close("it cannot be reached");
         }
+    }
+
+    /// How many requests and streams have no outcome yet.
+    fn in_use(&self) -> usize {
+        self.pending().slots.values().filter(|slot| slot.outcome.is_none()).count()
     }
 
     /// Whether so much waits to be sent that answers of ours are left out.

@@ -197,6 +197,12 @@ impl Leases {
         Some(held)
     }
 
+    /// Ends a client that serves nobody after all.
+    pub(super) fn end(&self, client: &Arc<Client>) {
+        self.table().leased.retain(|known| !Arc::ptr_eq(&known.client, client));
+        client.stop(Pace::CALM);
+    }
+
     /// Ends what a legacy session had alone.
     pub(super) fn session_ended(&self, session: u64) {
         self.table().leased.retain(|known| {

@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 8 << 20;
 pub(super) struct Pages {
     /// The raw arrays in order.
     pub(super) pages: Vec<Bytes>,
-    /// The least `ttlMs` of the pages (CCH-3); `None` where the server gave none.
+    /// The least `ttlMs` of the pages (CCH-3).
     pub(super) ttl: Option<Duration>,
 }
 
@@ -87,10 +87,9 @@ pub(super) async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duratio
         let page = page.ok_or_else(|| Fault::Invalid(format!("its list has no array of {member}")))?;
         bytes += page.len();
         all.pages.push(page);
-        if let Some(ms) = ttl {
-            let page_ttl = Duration::from_millis(ms.max(0.0) as u64);
-            all.ttl = Some(all.ttl.map_or(page_ttl, |ttl| ttl.min(page_ttl)));
-        }
+        // A page that does not say holds for no time (CCH-2).
+        let page_ttl = Duration::from_millis(ttl.unwrap_or(0.0).max(0.0) as u64);
+        all.ttl = Some(all.ttl.map_or(page_ttl, |ttl| ttl.min(page_ttl)));
         let Some(next) = &cursor else { return Ok(all) };
         if !seen.insert(next.clone()) {
             return Err(Fault::Invalid("its list gives a cursor twice and would never end".to_owned()));

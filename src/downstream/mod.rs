@@ -30,6 +30,7 @@ pub use era::EraMemory;
 pub use guard::Guard;
 pub use offers::Offers;
 pub use process::Pace;
+pub use questions::INPUT_LIMIT;
 pub use server::{Event, Item, Listed, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.

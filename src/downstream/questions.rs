@@ -27,7 +27,7 @@ use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{Ask, AskAnswer, LogMessage};
 
 /// How long a user may take (TMO-2).
-pub(super) const INPUT_LIMIT: Duration = Duration::from_secs(600);
+pub const INPUT_LIMIT: Duration = Duration::from_secs(600);
 /// Questions of one connection that are open, at most (REL-5).
 const MAX_OPEN: usize = 5;
 /// Questions in a minute, at most (REL-5).
@@ -148,7 +148,8 @@ fn ask(
     }
     let Some(request) = connection.attribute(stream, true) else {
         // REL-3, REL-4: it asks on its own account.
-        return match questions.state().roots.clone().filter(|_| method == Method::Roots) {
+        let roots = questions.state().roots.clone();
+        return match roots.filter(|_| method == Method::Roots) {
             Some(roots) => {
                 connection.respond(id, "result", &roots);
                 Ok(())
@@ -170,7 +171,12 @@ fn ask(
     };
     let place =
         Place { connection: Arc::clone(connection), questions: Arc::clone(questions), number, call: request.id };
-    request.upward.push_ask(Ask { method, params, reply }).map_err(|_| busy())?;
+    if request.upward.push_ask(Ask { method, params, reply }).is_err() {
+        // In this order, so that the clock of the request goes on.
+        drop(over);
+        drop(place);
+        return Err(busy());
+    }
     let id = id.clone();
     questions.tasks.spawn(async move {
         let Place { connection, questions, .. } = &place;

@@ -21,19 +21,19 @@ use crate::protocol::meta::SUBSCRIPTION_ID;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
 use crate::transport::line::{Frame, LineReader};
+use crate::transport::sse::Event;
 use crate::transport::upward::Progress;
 
 /// After a broken line with a known id the right answer may still follow (D009); then the request has failed.
 const SECOND_CHANCE: Duration = Duration::from_secs(1);
 /// What is no message is logged this often.
 const JUNK_LOG: Duration = Duration::from_secs(10);
-
+/// So much of it is looked at for that.
+const SHOWN: usize = 4096;
 /// Longest URI that is taken (RES-5).
 const MAX_URI: usize = 8 << 10;
 /// Resources of one stream, at most.
 const MAX_ACKNOWLEDGED: usize = 1024;
-/// So much of it is looked at for that.
-const SHOWN: usize = 4096;
 
 /// Takes messages in.
 pub(super) struct Receiver {
@@ -61,6 +61,13 @@ impl Receiver {
     pub(super) fn new(connection: Arc<Connection>, stream: Option<u64>) -> Self {
         let (index, broken) = (Index::new(), VecDeque::new());
         Self { connection, stream, answered: false, index, broken, junk: 0, junk_told: None }
+    }
+
+    /// Takes an event of a stream in; those with another name than messages have say nothing to us.
+    pub(super) fn event(&mut self, event: Event) {
+        if event.name.is_none_or(|name| &name[..] == b"message") {
+            self.line(event.data);
+        }
     }
 
     async fn read(&mut self, stream: Box<dyn AsyncRead + Send + Unpin>) {

@@ -99,7 +99,7 @@ pub struct Pending {
     waiting: Waiting,
     may_ask: bool,
     _held: Option<Held>,
-    _place: Place,
+    place: Place,
 }
 
 impl Pending {
@@ -111,6 +111,12 @@ impl Pending {
     /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
     pub async fn answered(&mut self) -> Result<Answer, Fault> {
         self.waiting.answered().await
+    }
+
+    /// It no longer counts among those that its server works on: a user is asked, which may take long, or it is sent
+    /// again and takes another place.
+    pub fn leave_place(&mut self) {
+        self.place = None;
     }
 
     /// From now on, what passes beside it goes to this request of the same host; answers where it went until now.
@@ -212,9 +218,17 @@ impl Server {
                 let connection = match held.0.connection().await {
                     Ok(connection) if tentative && connection.modern().is_some() => {
                         self.modern_only.store(true, Ordering::Relaxed);
+                        self.leases.end(&held.0);
                         return Ok((self.base.connection().await?, false, None));
                     }
-                    Err(_) if tentative => return Ok((self.base.connection().await?, false, None)),
+                    Err(fault) if tentative => {
+                        if matches!(fault, Fault::Timeout(_)) {
+                            // It hangs on the question: that is found out once.
+                            self.modern_only.store(true, Ordering::Relaxed);
+                            self.leases.end(&held.0);
+                        }
+                        return Ok((self.base.connection().await?, false, None));
+                    }
                     connection => connection?,
                 };
                 let may_ask = held.0.may_ask() && connection.modern().is_none();
@@ -289,9 +303,9 @@ impl Server {
             log: wanted_level(caller),
             may_be_asked,
         };
-        let params = match (item.mirror, connection.http()) {
-            ([], _) | (_, None) => Vec::new(),
-            (mirror, Some(_)) => headers::values(mirror, call.arguments()),
+        let params = match (item.mirror, modern, connection.http()) {
+            ([], ..) | (_, None, _) | (_, _, None) => Vec::new(),
+            (mirror, Some(_), Some(_)) => headers::values(mirror, call.arguments()),
         };
         let repeated = Repeated { name: may_be_asked.then_some(item.native), params };
         let waiting = connection.request_with(
@@ -311,7 +325,7 @@ impl Server {
                 call.push_params(out, item.native, &leg);
             },
         )?;
-        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, _place: place })
+        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, place })
     }
 }
 

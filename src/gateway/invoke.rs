@@ -81,7 +81,7 @@ impl Gateway {
             return Box::pin(self.complete(call, caller, upward, way, &server)).await;
         }
         let finish = |answer| {
-            let answer = self.localise(answer, call, caller, way.server, &catalogue);
+            let answer = self.localise(answer, call, caller, way.server);
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
             }
@@ -105,16 +105,15 @@ impl Gateway {
     /// something else of this one, the call is sent once more; the server did not execute it.
     async fn relisted(&self, call: &Call, caller: &Caller, name: &str, old: &Way, server: &Server) -> Option<Way> {
         let mut changes = self.lists.changes(caller.profile);
-        changes.mark_unchanged();
         server.relist_tools();
         let deadline = Instant::now() + RELIST;
         loop {
-            // An earlier change may be told only now.
-            timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
+            // It may be known already; and an earlier change may be told only now.
             let way = self.resolve(&self.lists.catalogue(caller.profile), call, caller, name)?;
             if way.server != old.server || way.mirror != old.mirror {
                 return Some(way).filter(|way| way.server == old.server);
             }
+            timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
         }
     }
 
@@ -185,11 +184,9 @@ impl Gateway {
         }
         let view = self.lists.view(caller.profile);
         let shown = || self.lists.places().iter().enumerate().filter(|(server, _)| view.shows(*server));
-        let mut bare = shown().filter(|(_, place)| place.prefix.is_empty());
-        let (server, _) = bare.next().filter(|_| bare.next().is_none())?;
+        let (server, _) = shown().find(|(_, place)| place.prefix.is_empty())?;
         let anothers = shown().any(|(_, place)| !place.prefix.is_empty() && naming::may_own(&place.prefix, name));
-        let known =
-            || catalogue.items(Kind::Tool, caller.revision).any(|item| item.server == server && item.native == name);
+        let known = || catalogue.lists(Kind::Tool, server, name);
         if anothers || !view.is_open() || !self.policy.is_open(server, Kind::Tool) || known() {
             return None;
         }
@@ -234,7 +231,8 @@ impl Gateway {
             return Ok(None);
         }
         let server = &self.servers[route.server];
-        let held = self.subscriptions.subscribe(route.server, server, &route.native, uri, updates).await;
+        let held =
+            self.subscriptions.subscribe(route.server, server, &route.native, (caller.profile, uri), updates).await;
         held.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 
@@ -265,8 +263,10 @@ impl Gateway {
     }
 
     /// The URIs of a result as hosts see them; what it names is learned (RES-1, RES-2).
-    fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize, catalogue: &Catalogue) -> Answer {
+    /// By the catalogue of now: lists may have come while the call ran.
+    fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize) -> Answer {
         let Body::Result(spans) = &answer.reply.body else { return answer };
+        let catalogue = self.lists.catalogue(caller.profile);
         if !catalogue.rewrites_uris(server) {
             return answer;
         }

@@ -318,11 +318,14 @@ impl Lists {
             || self.deadline.get().is_some_and(|&deadline| deadline <= Instant::now())
     }
 
-    /// For how long a list holds (CCH-3).
-    pub(super) fn holds(&self, kind: Kind) -> Duration {
+    /// For how long a list of a profile holds (CCH-3).
+    pub(super) fn holds(&self, profile: usize, kind: Kind) -> Duration {
         let now = Instant::now();
+        let view = self.view(profile);
         // A server that never listed may do so at any time: then nothing holds.
-        let until = self.parts().iter().map(|part| part.lists[kind.index()].until).min().flatten();
+        let parts = self.parts();
+        let shown = parts.iter().enumerate().filter(|(server, _)| view.shows(*server));
+        let until = shown.map(|(_, part)| part.lists[kind.index()].until).min().flatten();
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL)
     }
 

@@ -28,13 +28,13 @@ pub use subscriptions::{Held, Updates};
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::Server;
-use crate::ident::ServerKey;
+use crate::ident::{Kind, ServerKey};
 use crate::policy::{Policy, RulesError};
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
-use subscriptions::Subscriptions;
+use subscriptions::{Below, Subscriptions};
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
@@ -79,10 +79,21 @@ impl Gateway {
             .enumerate()
             .map(|(n, server)| Server::run(n, server, Arc::clone(&connect), memory.clone(), events.clone(), tasks))
             .collect();
-        let (following, telling) = (Arc::clone(&lists), Arc::clone(&subscriptions));
+        let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
-            let expose = |server, native: &str| following.catalogue(0).expose_uri(server, native).into();
-            following.follow(told, |server, natives| telling.updated(server, natives, |uri| expose(server, uri))).await;
+            let spell = |server, profile, native: &str, below| {
+                visible.exposes(server, Kind::Resource, native).ok()?;
+                let catalogue = following.catalogue(profile);
+                let exposed = catalogue.expose_uri(server, native);
+                // One that no list and no template of the server has may be known to another principal alone (INV-6).
+                let owner = |_: &str| (below == Below::Named).then_some(server);
+                let route = catalogue.resolve_uri(&exposed, owner)?;
+                (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
+            };
+            let updated = |server, natives: &_| {
+                telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
+            };
+            following.follow(told, updated).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());

@@ -58,7 +58,7 @@ impl Gateway {
             };
             format!("\"{}\"", self.seal.seal(Purpose::Cursor, &cursor)).into()
         });
-        let ttl_ms = self.lists.holds(kind).as_millis();
+        let ttl_ms = self.lists.holds(caller.profile, kind).as_millis();
         Ok(ItemList { kind, items, next, ttl_ms, fingerprint: catalogue.fingerprint_of(kind) })
     }
 

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
@@ -139,8 +139,9 @@ fn kept(folder: &Path) -> io::Result<Vec<u8>> {
         other => return other,
     }
     fs::create_dir_all(folder)?;
-    let fresh = folder.join(format!("{FILE}.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    // A name of its own, also where several containers share the folder and a process number.
+    let fresh = folder.join(format!("{FILE}.{}", HEXLOWER.encode(&random()[..8])));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     file.write_all(&random())?;
     file.sync_all()?;
     // Unlike a rename, a link does not replace what another process made meanwhile.

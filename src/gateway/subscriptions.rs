@@ -72,8 +72,19 @@ struct Entry {
 
 struct Holder {
     number: u64,
+    /// What its endpoint shows.
+    profile: usize,
     exposed: Arc<str>,
     updates: Weak<Updates>,
+}
+
+/// Where a resource lies that changed and that nobody subscribed to by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Below {
+    /// Below one that somebody subscribed to.
+    Named,
+    /// Elsewhere.
+    Nothing,
 }
 
 /// A subscription of one stream or session; dropped, it is given back.
@@ -96,7 +107,7 @@ impl Subscriptions {
         index: usize,
         server: &Arc<Server>,
         native: &str,
-        exposed: &str,
+        (profile, exposed): (usize, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
         let key = Key { server: index, native: native.into() };
@@ -112,7 +123,7 @@ impl Subscriptions {
             }
             let entry =
                 table.entry(key.clone()).or_insert_with(|| Entry { accepted: Arc::default(), holders: Vec::new() });
-            entry.holders.push(Holder { number, exposed: exposed.into(), updates: Arc::downgrade(updates) });
+            entry.holders.push(Holder { number, profile, exposed: exposed.into(), updates: Arc::downgrade(updates) });
             Arc::clone(&entry.accepted)
         };
         // From here on dropping it gives the place back, also when this future is dropped.
@@ -129,11 +140,28 @@ impl Subscriptions {
     }
 
     /// A server says that these resources are others now (SUB-8): told to who subscribed to exactly that, else to
-    /// something that it lies below, else to all who subscribed to anything of that server. `expose` gives the
-    /// hosts' spelling of a resource that nobody named.
-    pub(super) fn updated(&self, server: usize, natives: &BTreeSet<String>, expose: impl Fn(&str) -> Arc<str>) {
-        let table = lock(&self.table);
+    /// something that it lies below, else to all who subscribed to anything of that server. `spell` gives the spelling
+    /// of a profile for a resource that nobody named, or nothing where that may not know of it; `below` says that it lies
+    /// below one that was named.
+    pub(super) fn updated(
+        &self,
+        server: usize,
+        natives: &BTreeSet<String>,
+        spell: impl Fn(usize, &str, Below) -> Option<Arc<str>>,
+    ) {
+        // By profile, before the table is held: a spelling may need a catalogue to be built.
+        let profiles: BTreeSet<usize> = {
+            let table = lock(&self.table);
+            let of_server = table.iter().filter(|(key, _)| key.server == server);
+            of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.profile)).collect()
+        };
         for native in natives {
+            let spelled: HashMap<(usize, Below), Arc<str>> = profiles
+                .iter()
+                .flat_map(|&profile| [Below::Named, Below::Nothing].map(|below| (profile, below)))
+                .filter_map(|(profile, below)| Some(((profile, below), spell(profile, native, below)?)))
+                .collect();
+            let table = lock(&self.table);
             let exact = table.get(&Key { server, native: native.as_str().into() });
             if let Some(entry) = exact {
                 entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
@@ -144,10 +172,14 @@ impl Subscriptions {
                 let base = key.native.trim_end_matches('/');
                 native.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
             };
-            let exposed = expose(native);
             let any_above = of_server().any(|(key, _)| above(key));
+            let below = if any_above { Below::Named } else { Below::Nothing };
             for (_, entry) in of_server().filter(|(key, _)| !any_above || above(key)) {
-                entry.holders.iter().for_each(|holder| holder.tell(&exposed));
+                for holder in &entry.holders {
+                    if let Some(exposed) = spelled.get(&(holder.profile, below)) {
+                        holder.tell(exposed);
+                    }
+                }
             }
         }
     }

@@ -39,6 +39,16 @@ enum Data {
     Many(Vec<u8>),
 }
 
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(line) => line.len(),
+            Self::Many(lines) => lines.len(),
+        }
+    }
+}
+
 /// Reads events.
 pub struct EventReader {
     limit: usize,
@@ -92,6 +102,11 @@ impl EventReader {
     pub fn restart(&mut self) {
         let Self { limit, id, retry, .. } = std::mem::replace(self, Self::new(0));
         *self = Self { id, retry, ..Self::new(limit) };
+    }
+
+    /// How many bytes it holds of an event that is not whole.
+    pub fn held(&self) -> usize {
+        self.chunk.len() + self.partial.len() + self.data.len()
     }
 
     /// The next event that is whole; `None` when more must be fed.

@@ -149,6 +149,10 @@ impl Uris {
         if let Some(site) = known.filter(|&site| self.sites[site].visible) {
             return self.route(site, uri.into());
         }
+        // Longer ones no server is asked for; matching them against every template would take its time.
+        if uri.len() > form::MAX_URI {
+            return None;
+        }
         let mut matching = self
             .templates
             .iter()

@@ -23,7 +23,7 @@ use crate::protocol::message::{Message, own_id};
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, Reply};
 use crate::protocol::version::Era;
-use crate::transport::sse::{Event, EventReader, TooLong};
+use crate::transport::sse::{EventReader, TooLong};
 
 /// Bytes of the body of a refusal that are looked at.
 const MAX_REFUSAL: u64 = 1 << 20;
@@ -31,7 +31,8 @@ const MAX_REFUSAL: u64 = 1 << 20;
 const MAX_ROOM: u64 = 4 << 20;
 /// A stream that was cut goes on after this, when the server does not say otherwise…
 const RESUME_AFTER: Duration = Duration::from_secs(1);
-/// …and after this, whatever it says.
+/// …and after this at the earliest and at the latest, whatever it says.
+const EARLIEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(30);
 /// A stream goes on without bringing anything, at most so often.
 const RESUMES: u32 = 8;
@@ -58,10 +59,12 @@ pub(in crate::downstream) async fn exchange(
     let answer = match exchange.http.post(&exchange.ask.headers, exchange.ask.body.clone()).await {
         Ok(answer) => answer,
         Err(not_sent) => {
-            if not_sent.is_unreachable() {
-                exchange.receiver.connection.unreachable();
+            let unreachable = not_sent.is_unreachable();
+            let fault = not_sent.fault();
+            if unreachable {
+                exchange.receiver.connection.unreachable(id, fault.clone());
             }
-            return Err(not_sent.fault());
+            return Err(fault);
         }
     };
     if answer.status().is_success() {
@@ -69,6 +72,13 @@ pub(in crate::downstream) async fn exchange(
     }
     // Rare and large: on the heap, so that every exchange is not as large as the rarest.
     Box::pin(exchange.refused(answer)).await
+}
+
+/// How often a stream went on after an event without bringing another.
+#[derive(Default)]
+struct Resumes {
+    count: u32,
+    after: Option<HeaderValue>,
 }
 
 struct Exchange {
@@ -128,7 +138,7 @@ impl Exchange {
         let limit = usize::try_from(self.http.limit).unwrap_or(usize::MAX);
         let mut reader = EventReader::new(limit);
         let mut intake = Intake::new(self.connection());
-        let mut resumes = 0;
+        let mut resumes = Resumes::default();
         loop {
             intake.room().await;
             let chunk = answer.chunk().await;
@@ -138,11 +148,15 @@ impl Exchange {
                 loop {
                     match reader.next_event() {
                         Ok(Some(event)) => {
-                            resumes = 0;
                             intake.clear();
-                            self.event(event);
+                            self.receiver.event(event);
                         }
-                        Ok(None) => break,
+                        Ok(None) => {
+                            // Comments are gone once they are read.
+                            intake.clear();
+                            intake.took(reader.held());
+                            break;
+                        }
                         Err(TooLong { size }) => return Err(Fault::TooLarge { size, limit: self.http.limit }),
                     }
                     if self.receiver.answered {
@@ -153,7 +167,7 @@ impl Exchange {
                 continue;
             }
             if let Some(event) = reader.finish().filter(|_| chunk.is_ok()) {
-                self.event(event);
+                self.receiver.event(event);
                 if self.receiver.answered {
                     return Ok(());
                 }
@@ -162,15 +176,9 @@ impl Exchange {
         }
     }
 
-    fn event(&mut self, event: Event) {
-        if event.name.is_none_or(|name| &name[..] == b"message") {
-            self.receiver.line(event.data);
-        }
-    }
-
     /// The stream ended without the answer. A legacy server that names its events keeps the answer for whoever asks for
     /// the rest (SES-7); otherwise the request is lost (D080).
-    async fn resume(&mut self, reader: &mut EventReader, resumes: &mut u32) -> Result<Answer, Fault> {
+    async fn resume(&mut self, reader: &mut EventReader, resumes: &mut Resumes) -> Result<Answer, Fault> {
         let lost = match self.receiver.broken_answer() {
             Some(why) => Fault::Invalid(why),
             None => Fault::gone("the connection was lost in the middle of its answer"),
@@ -181,10 +189,13 @@ impl Exchange {
             return Err(lost);
         }
         let mut headers = self.http.bare_headers(revision);
+        if resumes.after.as_ref() != Some(&last) {
+            *resumes = Resumes { count: 0, after: Some(last.clone()) };
+        }
         headers.insert(LAST_EVENT, last);
-        while *resumes < RESUMES {
-            *resumes += 1;
-            sleep(reader.retry().unwrap_or(RESUME_AFTER).min(LATEST)).await;
+        while resumes.count < RESUMES {
+            resumes.count += 1;
+            sleep(reader.retry().unwrap_or(RESUME_AFTER).clamp(EARLIEST, LATEST)).await;
             let path = &self.http.path;
             match self.http.pool.send(http::Method::GET, path, &headers, Bytes::new()).await {
                 Ok(answer) if answer.status().is_success() && is_type(answer.headers(), &EVENTS) => {
@@ -236,13 +247,19 @@ impl Exchange {
             Some(_) => Bytes::new(),
         };
         let error = self.read_error(&body);
-        // SES-4. Some servers say it with 400.
+        // SES-4. Some servers say it with 400, before they look at the message: one that names our request was read, and
+        // may have been done.
+        let is_unnamed = || {
+            matches!(Message::read(&body, &mut Index::new()), Ok(Message::Error { id: None, .. })) || error.is_none()
+        };
         let says_session = || {
             let message = error.as_ref().and_then(|error| error.message);
             let text = message.and_then(|message| json::text_of(message.of(&body)));
             text.is_some_and(|text| text.to_ascii_lowercase().contains("session"))
         };
-        if in_session && (status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && says_session()) {
+        if in_session
+            && (status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && is_unnamed() && says_session())
+        {
             self.connection().lose_session();
             return Err(Fault::SessionLost);
         }
@@ -292,18 +309,20 @@ async fn collect(connection: &Arc<Connection>, answer: &mut Answer, limit: u64) 
     connection.may_read().await;
     let lost = |lost| super::NotSent::Lost(lost).fault();
     let Some(first) = answer.chunk().await.map_err(lost)? else { return Ok(Bytes::new()) };
+    let too_large = |size: usize| Fault::TooLarge { size: size as u64, limit };
+    if first.len() as u64 > limit {
+        return Err(too_large(first.len()));
+    }
     if answer.is_read() {
         answer.give_back();
         return Ok(first);
     }
     let mut intake = Intake::new(connection);
     let mut body = Vec::new();
-    let mut second = None;
     loop {
         intake.room().await;
         let Some(chunk) = answer.chunk().await.map_err(lost)? else { break };
-        if second.is_none() {
-            second = Some(());
+        if body.is_empty() {
             let room = announced.unwrap_or(4 * (first.len() + chunk.len()) as u64);
             body.reserve_exact(usize::try_from(room.min(MAX_ROOM)).unwrap_or_default());
             body.extend_from_slice(&first);
@@ -311,21 +330,14 @@ async fn collect(connection: &Arc<Connection>, answer: &mut Answer, limit: u64) 
         body.extend_from_slice(&chunk);
         intake.took(chunk.len());
         if body.len() as u64 > limit {
-            return Err(Fault::TooLarge { size: body.len() as u64, limit });
+            return Err(too_large(body.len()));
         }
         if answer.is_read() {
             answer.give_back();
             break;
         }
     }
-    if second.is_none() {
-        return if first.len() as u64 > limit {
-            Err(Fault::TooLarge { size: first.len() as u64, limit })
-        } else {
-            Ok(first)
-        };
-    }
-    Ok(body.into())
+    Ok(if body.is_empty() { first } else { body.into() })
 }
 
 /// Nobody waits for what is left of an answer; when its end comes soon, the connection serves others.

@@ -241,7 +241,8 @@ impl Http {
         };
         let http = Arc::clone(self);
         self.tasks.spawn(async move {
-            if let Err(fault) = http.tell(&headers, body).await {
+            // What the server does not take soon must not keep us when we stop.
+            if let Some(Err(fault)) = http.pool.until_closed(http.tell(&headers, body)).await {
                 tracing::debug!(%fault, "a notification did not arrive");
             }
             drop(place);

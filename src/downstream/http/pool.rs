@@ -135,8 +135,8 @@ impl AsyncWrite for Stream {
 /// An HTTP/1.1 connection, driven by whoever has it.
 struct Lane {
     send: http1::SendRequest<Out>,
-    drive: http1::Connection<TokioIo<Stream>, Out>,
-    ended: bool,
+    /// Nothing once it has ended: dropped, it gives back what was asked and not sent.
+    drive: Option<http1::Connection<TokioIo<Stream>, Out>>,
     /// Until when it may be used again.
     good_until: Instant,
     /// How long after each use.
@@ -145,27 +145,27 @@ struct Lane {
 
 impl Lane {
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.ended {
-            // How it ended shows in what was asked on it.
-            self.ended = Pin::new(&mut self.drive).poll(cx).is_ready();
+        // How it ended shows in what was asked on it.
+        if self.drive.as_mut().is_some_and(|drive| Pin::new(drive).poll(cx).is_ready()) {
+            self.drive = None;
         }
     }
 
     /// Whether a request can be sent on it. Nobody polls a kept connection: an end that came meanwhile shows here.
     fn is_ready(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.ended && self.send.is_ready()
+        self.drive.is_some() && self.send.is_ready()
     }
 
     async fn ask(&mut self, request: Request<Out>) -> Result<Response<Incoming>, Refused> {
         let mut answer = pin!(self.send.try_send_request(request));
-        let (drive, ended) = (&mut self.drive, &mut self.ended);
+        let drive = &mut self.drive;
         poll_fn(|cx| {
             if let Poll::Ready(done) = answer.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
-            if !*ended {
-                *ended = Pin::new(&mut *drive).poll(cx).is_ready();
+            if drive.as_mut().is_some_and(|drive| Pin::new(drive).poll(cx).is_ready()) {
+                *drive = None;
             }
             answer.as_mut().poll(cx)
         })
@@ -275,6 +275,7 @@ impl Pool {
                     Err(error) => Err(broken(&error)),
                 };
             }
+            let fresh = lane.is_none();
             let mut lane = match lane {
                 Some(mut lane) => {
                     if !lane.is_ready() {
@@ -290,6 +291,10 @@ impl Pool {
             };
             match lane.ask(request.take().unwrap_or_else(|| make(false))).await {
                 Ok(response) => return Ok(Answer { response, lane: Some(lane), pool: Arc::clone(self) }),
+                // One that was just opened tells how all others would end.
+                Err(Refused { unsent: Some(_), why }) if fresh => {
+                    return Err(Lost::Unreachable(format!("it closes connections at once: {why}")));
+                }
                 Err(Refused { unsent: Some(unsent), .. }) => request = Some(*unsent),
                 Err(Refused { why, .. }) => return Err(broken(&why)),
             }
@@ -321,7 +326,7 @@ impl Pool {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(READ_AHEAD);
         let (send, drive) = builder.handshake(io).await.map_err(|error| unreachable(&error))?;
-        Ok(Some(Lane { send, drive, ended: false, good_until: Instant::now(), keep: IDLE }))
+        Ok(Some(Lane { send, drive: Some(drive), good_until: Instant::now(), keep: IDLE }))
     }
 
     async fn open(&self) -> io::Result<Stream> {
@@ -331,6 +336,11 @@ impl Pool {
             None => Ok(Stream::Plain(stream)),
             Some((connector, name)) => Ok(Stream::Tls(Box::new(connector.connect(name.clone(), stream).await?))),
         }
+    }
+
+    /// Does something, unless it is closed meanwhile.
+    pub(super) async fn until_closed<F: Future>(&self, doing: F) -> Option<F::Output> {
+        self.closed.run_until_cancelled(doing).await
     }
 
     /// Takes back a connection whose answer was read to its end.

@@ -56,7 +56,7 @@ async fn keep_open(connection: &Arc<Connection>, http: &Arc<Http>, tried: onesho
                         connection.changed.list(kind);
                     }
                 }
-                if read(connection, answer, &mut reader, |event| take(&mut receiver, event)).await.is_err() {
+                if read(connection, answer, &mut reader, |event| receiver.event(event)).await.is_err() {
                     tracing::debug!(server = %connection.key, "its stream brings too long an event; closed");
                 }
                 reader.restart();
@@ -86,12 +86,6 @@ async fn ping(connection: &Arc<Connection>) {
     if let Ok(waiting) = asked {
         // What it says to it changes nothing here.
         let _ = waiting.answer().await;
-    }
-}
-
-fn take(receiver: &mut Receiver, event: Event) {
-    if event.name.is_none_or(|name| &name[..] == b"message") {
-        receiver.line(event.data);
     }
 }
 
@@ -140,7 +134,7 @@ pub(in crate::downstream) async fn open_sse(connection: &Arc<Connection>, http: 
                     let _ = found.send(event.data);
                 }
             } else {
-                take(&mut receiver, event);
+                receiver.event(event);
             }
         });
         let closed = reading.closed.clone();

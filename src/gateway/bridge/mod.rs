@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::seal::Seal;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
-use crate::downstream::{Answer, Fault, Item, Pending, Server};
+use crate::downstream::{Answer, Fault, INPUT_LIMIT, Item, Pending, Server};
 use crate::ident::Principal;
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Input as Given};
@@ -44,8 +44,6 @@ const MAX_ROUNDS: u8 = 16;
 const MAX_REPLAYS: u8 = 5;
 /// A legacy server's questions that come together are asked together (MLB-2).
 const COLLECT: Duration = Duration::from_millis(20);
-/// How long a user may take (TMO-2).
-const INPUT_LIMIT: Duration = Duration::from_secs(600);
 /// A server that only wants to be asked again is, after this, doubling up to the other (LMB-5).
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// URLs of one error that are asked for, at most.
@@ -60,12 +58,9 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    /// Its one task belongs to `tasks`, and ends when it is stopped.
+    /// Its tasks belong to `tasks`, and end when it is stopped.
     pub(super) fn new(tasks: &TaskTracker) -> Self {
-        let suspended = Arc::<Table>::default();
-        let sweeping = Arc::clone(&suspended);
-        tasks.spawn(async move { sweeping.sweep().await });
-        Self { states: States::new(), suspended }
+        Self { states: States::new(), suspended: Arc::new(Table::new(tasks.clone())) }
     }
 
     pub(super) fn stop(&self) {
@@ -144,6 +139,7 @@ impl Exchange<'_> {
         match pending.answered().await {
             // Surely not done (SES-4, D071): once more, in the session that is opened now.
             Err(Fault::SessionLost) => {
+                pending.leave_place();
                 let mut again = Box::pin(self.begin(Given::default())).await?;
                 let answer = again.answered().await;
                 *pending = again;
@@ -165,11 +161,15 @@ impl Exchange<'_> {
             Kind::Pass(inner) => {
                 let input = Given { responses: given.responses, state: inner.as_ref().map(String::as_bytes) };
                 let mut pending = self.begin(input).await?;
+                if pending.may_ask() {
+                    // It came back as a legacy server meanwhile.
+                    return self.attend(pending, 0).await;
+                }
                 let answer = self.answered(&mut pending).await?;
                 self.conclude(answer, 0).await
             }
             Kind::Suspended { id, nonce } => {
-                let suspended = self.bridge.suspended.take(&self.caller.principal, id, nonce);
+                let suspended = self.bridge.suspended.take(&self.caller.principal, id, nonce).await;
                 self.resume(suspended.ok_or_else(Failure::expired_state)?, given.responses).await
             }
             Kind::Replay { round } => {
@@ -187,7 +187,7 @@ impl Exchange<'_> {
     /// Waits for the answer of a server that may ask meanwhile.
     async fn attend(&self, mut pending: Pending, replays: u8) -> Result<Outcome, Failure> {
         if self.is_modern() {
-            return self.drive(Suspended::new(pending, Arc::clone(self.upward)), replays).await;
+            return self.drive(Suspended::new(pending, Arc::clone(self.upward), replays)).await;
         }
         let mut again = false;
         loop {
@@ -195,6 +195,7 @@ impl Exchange<'_> {
                 biased;
                 answer = pending.answered() => {
                     if matches!(answer, Err(Fault::SessionLost)) && !std::mem::replace(&mut again, true) {
+                        pending.leave_place();
                         pending = Box::pin(self.begin(Given::default())).await?;
                         continue;
                     }
@@ -204,7 +205,10 @@ impl Exchange<'_> {
                 ask = self.upward.asked() => {
                     let Ask { method, params, reply } = ask;
                     match question(method, params.as_deref(), self.server.key(), self.caller.revision) {
-                        Question::Ask(params) => self.upward.ask_host(Ask { method, params, reply }),
+                        Question::Ask(params) => {
+                            pending.leave_place();
+                            self.upward.ask_host(Ask { method, params, reply });
+                        }
                         Question::Cancel => {
                             // The server may have withdrawn it.
                             let _ = reply.send(AskAnswer::Result(Bytes::from_static(CANCEL)));
@@ -217,7 +221,7 @@ impl Exchange<'_> {
 
     /// Waits for the answer of a legacy server, or has its questions asked by suspending the call (MLB-2, MLB-6). Dropped,
     /// it cancels the call (MLB-8).
-    async fn drive(&self, mut call: Suspended, replays: u8) -> Result<Outcome, Failure> {
+    async fn drive(&self, mut call: Suspended) -> Result<Outcome, Failure> {
         let mut again = false;
         loop {
             let until = (!call.asks.is_empty()).then(|| Instant::now() + COLLECT);
@@ -225,11 +229,12 @@ impl Exchange<'_> {
                 biased;
                 answer = call.pending.answered() => {
                     if matches!(answer, Err(Fault::SessionLost)) && !std::mem::replace(&mut again, true) {
+                        call.pending.leave_place();
                         call.pending = Box::pin(self.begin(Given::default())).await?;
                         continue;
                     }
                     let answer = answer.map_err(|fault| self.fault(&fault))?;
-                    return self.conclude(answer, replays).await;
+                    return self.conclude(answer, call.replays).await;
                 }
                 ask = self.upward.asked() => call.push(ask),
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
@@ -251,6 +256,7 @@ impl Exchange<'_> {
         }
         let asks = call.asks.iter().map(|(key, ask)| (key.clone(), ask.method, ask.params.clone()));
         let asks: Vec<_> = asks.collect();
+        call.pending.leave_place();
         let Ok((id, nonce)) = self.bridge.suspended.put(&self.caller.principal, call) else {
             return Err(Failure::too_many_suspended(server));
         };
@@ -276,8 +282,12 @@ impl Exchange<'_> {
         while let Some(ask) = before.as_ref().and_then(|upward| upward.take_ask()) {
             call.push(ask);
         }
+        if let Some(answer) = call.answer.take() {
+            // Its server did not wait.
+            return self.conclude(answer.map_err(|fault| self.fault(&fault))?, call.replays).await;
+        }
         call.forget_withdrawn();
-        if call.asks.is_empty() { self.drive(call, 0).await } else { self.suspend(call) }
+        if call.asks.is_empty() { self.drive(call).await } else { self.suspend(call) }
     }
 
     /// What an answer means for this host.

@@ -85,7 +85,7 @@ pub(super) fn read(
             required.state = Some(String::from_utf8_lossy(member.value).into_owned());
         } else if member.is("_meta") {
             meta::push_passing(&mut required.meta, member.value);
-        } else if !member.is("resultType") {
+        } else if !["resultType", "inputRequests", "requestState"].iter().any(|ours| member.is(ours)) {
             required.others.extend_from_slice(b",\"");
             required.others.extend_from_slice(member.key);
             required.others.extend_from_slice(b"\":");

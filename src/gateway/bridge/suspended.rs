@@ -1,25 +1,27 @@
 //! Calls of modern hosts that wait in legacy servers for the hosts' input (MLB-3): the one thing that we remember
 //! between requests, named by the state that the host brings back.
 //!
-//! Bounded per principal. One that nobody comes back for ends after the time that a user has.
+//! Bounded per principal. Each has a task that attends to it while its host is away, so that nothing of its server
+//! waits to be read; one that nobody comes back for ends after the time that a user has.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::downstream::Pending;
+use crate::downstream::{Answer, Fault, INPUT_LIMIT, Pending};
 use crate::ident::Principal;
 use crate::protocol::method::Method;
 use crate::transport::upward::{Ask, Upward};
 
-/// How long a user may take (MLB-7).
-const LIMIT: Duration = Duration::from_secs(600);
 /// Suspended calls of one principal, at most (MLB-3).
 const PER_PRINCIPAL: usize = 32;
+
+/// The largest answer that is kept for a host that is away.
+const MAX_KEPT: usize = 1 << 20;
 
 /// A call that waits for its host.
 pub(super) struct Suspended {
@@ -31,11 +33,15 @@ pub(super) struct Suspended {
     /// Keys given so far, of roots, sampling and elicitation.
     keys: [u32; 3],
     pub(super) rounds: u8,
+    /// How often it was sent again for a URL (URL-1).
+    pub(super) replays: u8,
+    /// What its server answered while the host was away: it did not wait for the input.
+    pub(super) answer: Option<Result<Answer, Fault>>,
 }
 
 impl Suspended {
-    pub(super) fn new(pending: Pending, upward: Arc<Upward>) -> Self {
-        Self { pending, upward, asks: Vec::new(), keys: [0; 3], rounds: 0 }
+    pub(super) fn new(pending: Pending, upward: Arc<Upward>, replays: u8) -> Self {
+        Self { pending, upward, asks: Vec::new(), keys: [0; 3], rounds: 0, replays, answer: None }
     }
 
     /// Takes a question in, under a key of its own.
@@ -65,19 +71,17 @@ impl Suspended {
     }
 }
 
+/// Where a call went, and how it is asked back.
 struct Place {
-    suspended: Suspended,
     principal: Principal,
     nonce: u64,
-    deadline: Instant,
+    give: oneshot::Sender<oneshot::Sender<Suspended>>,
 }
 
 /// The table.
-#[derive(Default)]
 pub(super) struct Table {
     places: Mutex<HashMap<u64, Place>>,
-    /// Wakes the sweeper.
-    added: Notify,
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -86,49 +90,74 @@ fn random() -> u64 {
 }
 
 impl Table {
+    /// An empty one; what attends to its calls belongs to `tasks`.
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self { places: Mutex::default(), tasks, stop: CancellationToken::new() }
+    }
+
     fn places(&self) -> MutexGuard<'_, HashMap<u64, Place>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a call in; answers its id and nonce. Gives it back when its principal has too many.
-    pub(super) fn put(&self, principal: &Principal, suspended: Suspended) -> Result<(u64, u64), Box<Suspended>> {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        principal: &Principal,
+        suspended: Suspended,
+    ) -> Result<(u64, u64), Box<Suspended>> {
         let mut places = self.places();
         let full = places.values().filter(|place| place.principal == *principal).count() >= PER_PRINCIPAL;
         if full || self.stop.is_cancelled() {
             return Err(Box::new(suspended));
         }
         let (id, nonce) = (random(), random());
-        let deadline = Instant::now() + LIMIT;
-        places.insert(id, Place { suspended, principal: principal.clone(), nonce, deadline });
+        let (give, wanted) = oneshot::channel();
+        places.insert(id, Place { principal: principal.clone(), nonce, give });
         drop(places);
-        self.added.notify_one();
+        let table = Arc::clone(self);
+        self.tasks.spawn(async move { table.attend(id, suspended, wanted).await });
         Ok((id, nonce))
     }
 
-    /// Takes a call out, once (MLB-4).
-    pub(super) fn take(&self, principal: &Principal, id: u64, nonce: u64) -> Option<Suspended> {
-        let mut places = self.places();
-        places.get(&id).filter(|place| place.nonce == nonce && place.principal == *principal)?;
-        places.remove(&id).map(|place| place.suspended)
-    }
-
-    /// Ends those that nobody came back for, until we stop; then all.
-    pub(super) async fn sweep(&self) {
+    /// Attends to a call until its host comes back, nobody does for too long, or we stop.
+    async fn attend(&self, id: u64, mut call: Suspended, mut wanted: oneshot::Receiver<oneshot::Sender<Suspended>>) {
+        let over = sleep(INPUT_LIMIT);
+        tokio::pin!(over);
         loop {
-            let next = self.places().values().map(|place| place.deadline).min();
             tokio::select! {
-                () = self.stop.cancelled() => break,
-                () = self.added.notified() => {}
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    let now = Instant::now();
-                    let over: Vec<_> = self.places().extract_if(|_, place| place.deadline <= now).collect();
-                    for (_, place) in over {
-                        place.suspended.end().await;
+                biased;
+                to = &mut wanted => {
+                    if let Ok(to) = to {
+                        // Dropped where the host has gone again, which cancels the call.
+                        let _ = to.send(call);
                     }
+                    return;
                 }
+                answer = call.pending.answered(), if call.answer.is_none() => {
+                    let too_large = |size: usize| Fault::TooLarge { size: size as u64, limit: MAX_KEPT as u64 };
+                    call.answer = Some(match answer {
+                        Ok(answer) if answer.reply.line.len() > MAX_KEPT => Err(too_large(answer.reply.line.len())),
+                        answer => answer,
+                    });
+                }
+                () = &mut over => break,
+                () = self.stop.cancelled() => break,
             }
         }
-        self.places().clear();
+        self.places().remove(&id);
+        call.end().await;
+    }
+
+    /// Takes a call out, once (MLB-4).
+    pub(super) async fn take(&self, principal: &Principal, id: u64, nonce: u64) -> Option<Suspended> {
+        let place = {
+            let mut places = self.places();
+            places.get(&id).filter(|place| place.nonce == nonce && place.principal == *principal)?;
+            places.remove(&id)?
+        };
+        let (to, back) = oneshot::channel();
+        place.give.send(to).ok()?;
+        back.await.ok()
     }
 
     /// Stops for good.
