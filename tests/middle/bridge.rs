@@ -729,3 +729,66 @@ async fn cap8_a_host_is_told_which_capability_a_modern_server_needs() {
     assert_eq!((&error["code"], &error["data"]["requiredCapabilities"]), (&json!(-32603), &sampling));
     world.end().await;
 }
+
+/// A call whose user thinks is no work of its server: others take its place.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_user_takes_nobodys_place() {
+    for host_revision in [None, Some("2025-11-25")] {
+        let mut settings = server("a");
+        settings.limits.concurrency = Some(1);
+        let mut world = World::new(vec![settings]);
+        let mut host = world.host();
+        let mut base = world.accept("a").await;
+        base.legacy(&["t", "u"]).await;
+        match host_revision {
+            Some(revision) => {
+                host.open_as(revision, all()).await;
+                host.call(1, "a__t").await;
+            }
+            None => host.ask(1, "tools/call", ask_modern(all(), json!({}))).await,
+        }
+        let mut leased = world.accept("a").await;
+        leased.leased("2025-11-25").await;
+        leased.expect("tools/call").await;
+        leased.ask(1, "elicitation/create", form("Sure?")).await;
+        let question = next(&mut host).await;
+        let asks = if host_revision.is_some() { "elicitation/create" } else { "null" };
+        assert_eq!(question["method"].as_str().unwrap_or("null"), asks, "{question}");
+        // The place is free for the next call, before anybody answers.
+        match host_revision {
+            Some(_) => host.call(2, "a__u").await,
+            None => host.ask(2, "tools/call", modern_as(json!({"name": "a__u"}), all())).await,
+        }
+        let second = leased.expect("tools/call").await;
+        leased.result(&second, text("meanwhile")).await;
+        assert_eq!(text_of(&host.answer(2).await), "meanwhile");
+        world.end().await;
+    }
+}
+
+/// What a server answers although nobody gave it its input waits for the host, and holds up nothing.
+#[tokio::test(start_paused = true)]
+async fn mlb6_a_server_that_does_not_wait_has_its_answer_kept() {
+    let (world, mut host, mut server, call) = ml().await;
+    server.ask(1, "elicitation/create", form("Sure?")).await;
+    let state = host.answer(1).await["result"]["requestState"].clone();
+    server.result(&call, text("without you")).await;
+    assert_eq!(server.answer(1).await["result"], json!({"action": "cancel"}), "its question is over");
+    host.ask(2, "tools/call", ask_modern(all(), json!({"requestState": state, "inputResponses": {}}))).await;
+    assert_eq!(text_of(&host.answer(2).await), "without you");
+    world.end().await;
+}
+
+/// MRT-2: only our state is in the result, whatever the server writes beside its own.
+#[tokio::test(start_paused = true)]
+async fn mrt2_a_state_that_is_none_does_not_stand_beside_ours() {
+    let (world, mut host, mut server) = modern_server().await;
+    host.ask(1, "tools/call", ask_modern(all(), json!({}))).await;
+    let call = server.expect("tools/call").await;
+    let mut result = required(json!({"k": {"method": "elicitation/create", "params": form("?")}}), None);
+    result["requestState"] = Value::Null;
+    server.result(&call, result).await;
+    let answer = host.answer(1).await;
+    assert!(answer["result"]["requestState"].is_string(), "{answer}");
+    world.end().await;
+}

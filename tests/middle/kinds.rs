@@ -76,8 +76,8 @@ async fn d061_the_four_lists_are_the_union_and_nobody_is_asked_for_what_it_does_
         let answer = era.get(&mut host, "resources/list", json!({})).await;
         let hints = (answer["result"].get("ttlMs"), answer["result"].get("cacheScope"));
         match era {
-            // CCH-1: the parts hold as long as the legacy one; CCH-4.
-            Era::Modern => assert_eq!(hints.1, Some(&json!("private"))),
+            // CCH-1: `d` says of no list how long it holds; CCH-4.
+            Era::Modern => assert_eq!(hints, (Some(&json!(0)), Some(&json!("private")))),
             Era::Legacy => assert_eq!(hints, (None, None)),
         }
     }
@@ -559,6 +559,35 @@ async fn pag2_pag4_a_long_list_comes_in_pages_of_one_snapshot_under_cursors_of_o
         sleep(Duration::from_secs(301)).await;
         let answer = page(&mut host, era, "resources/list", &json!(cursor)).await;
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        world.end().await;
+    }
+}
+
+/// CCH-2, CCH-3: as long as the page that holds shortest; a server without the kind shortens nothing.
+#[tokio::test(start_paused = true)]
+async fn cch3_a_list_holds_as_long_as_its_shortest_page() {
+    for (first, second, expected) in [(Some(60_000), Some(30_000), 30_000), (Some(60_000), None, 0)] {
+        let mut world = World::new(["a", "b"].map(server).into());
+        let mut a = world.accept("a").await;
+        let mut b = Full::new(world.accept("b").await, Era::Modern);
+        b.capabilities = json!({"tools": {}});
+        let probe = a.expect("server/discover").await;
+        a.result(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {"prompts": {}}})).await;
+        for (name, ttl, cursor) in [("p", first, Some("next")), ("q", second, None)] {
+            let asked = a.expect("prompts/list").await;
+            let mut page = json!({"resultType": "complete", "prompts": [{"name": name}]});
+            for (member, value) in [("ttlMs", ttl.map(Value::from)), ("nextCursor", cursor.map(Value::from))] {
+                if let Some(value) = value {
+                    page[member] = value;
+                }
+            }
+            a.result(&asked, page).await;
+        }
+        b.settle().await;
+        let mut host = world.host();
+        let answer = Era::Modern.get(&mut host, "prompts/list", json!({})).await;
+        let ttl = answer["result"]["ttlMs"].as_u64().unwrap();
+        assert!(ttl <= expected && ttl + 3000 > expected, "{answer}");
         world.end().await;
     }
 }

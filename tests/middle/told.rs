@@ -318,6 +318,25 @@ async fn sub8_news_of_a_part_go_to_who_holds_the_whole_else_to_all_of_that_serve
     world.end().await;
 }
 
+/// INV-8, INV-6: what a rule hides, or what no list has, is not told to who subscribed to something else.
+#[tokio::test(start_paused = true)]
+async fn inv8_news_of_what_is_hidden_are_told_to_nobody() {
+    let mut settings = server("a");
+    settings.resources.deny = vec!["x:secret*".into()];
+    let mut world = World::new(vec![settings]);
+    let mut a = Full::new(world.accept("a").await, Era::Legacy);
+    a.templates[0]["uriTemplate"] = json!("x:{+id}");
+    a.settle().await;
+    let mut host = subscriber(&world, Era::Legacy, &mut a, "1", &["x:1"]).await;
+    for hidden in ["x:secret/plan", "y:elsewhere"] {
+        a.tell("notifications/resources/updated", json!({"uri": hidden})).await;
+    }
+    host.quiet(Duration::from_secs(1)).await;
+    a.tell("notifications/resources/updated", json!({"uri": "x:open"})).await;
+    updated(&mut host, Era::Legacy, "1", "x:open").await;
+    world.end().await;
+}
+
 /// SUB-9: whoever wants to be told makes no call, so the server is started again for that alone.
 #[tokio::test(start_paused = true)]
 async fn sub9_a_server_that_comes_back_is_told_what_is_wanted_and_what_was_missed_is_looked_at() {

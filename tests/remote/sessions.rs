@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use onegate::gateway::State;
 use serde_json::json;
 
 use super::end::{list_of, text, text_of};
@@ -194,4 +195,60 @@ impl Fake {
         // Nothing remembers the era here, so it is asked for again.
         self.legacy(session, tools).await;
     }
+}
+
+/// With one place in the server, the call that is sent again does not wait for its own.
+#[tokio::test]
+async fn d071_a_call_that_is_sent_again_does_not_wait_for_itself() {
+    let mut fake = Fake::new().await;
+    let mut settings = server(&fake.url());
+    settings.limits.concurrency = Some(1);
+    let world = World::new(settings);
+    fake.legacy("s1", &["t"]).await;
+    let mut host = host(&world).await;
+    host.call(1, "a__t").await;
+    fake.expect("tools/call").await.status(404).await;
+    fake.session_again("s2", &["t"]).await;
+    fake.expect("tools/call").await.result(text("again")).await;
+    assert_eq!(text_of(&answer(&mut host, 1).await), "again");
+    world.end().await;
+}
+
+/// CON-7: an error under the id of our request was given by who read it.
+#[tokio::test]
+async fn con7_an_error_of_the_tool_that_speaks_of_a_session_is_no_lost_session() {
+    let (world, mut host, mut fake) = legacy().await;
+    host.call(1, "a__t").await;
+    let call = fake.expect("tools/call").await;
+    call.error(400, json!({"code": -32000, "message": "browser session closed during submit"})).await;
+    let failed = answer(&mut host, 1).await;
+    assert_eq!(failed["error"]["message"], "browser session closed during submit");
+    fake.quiet("tools/call", Duration::from_millis(300)).await;
+    world.end().await;
+}
+
+/// A server that takes connections and closes them is told apart from a slow one, without a storm of connections.
+#[tokio::test]
+async fn a_server_that_closes_connections_at_once_is_told_from_a_slow_one() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let world = World::new(server(&url));
+    let mut state = world.gateway.servers()[0].state();
+    let mut taken = 0;
+    let failed = state.wait_for(|state| matches!(state, State::Waiting { .. }));
+    tokio::pin!(failed);
+    loop {
+        tokio::select! {
+            stream = listener.accept() => {
+                taken += 1;
+                drop(stream.unwrap());
+            }
+            failed = tokio::time::timeout(Duration::from_secs(9), &mut failed) => {
+                failed.expect("not by its deadline of 10 s").unwrap();
+                break;
+            }
+        }
+    }
+    assert!(taken < 20, "{taken}");
+    world.end().await;
 }
