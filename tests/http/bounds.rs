@@ -195,24 +195,54 @@ fn what_does_not_end_in_time_is_cut() {
     });
 }
 
+type Sender = hyper::client::conn::http2::SendRequest<Full<bytes::Bytes>>;
+
+/// A connection of HTTP/2, and what drives it.
+async fn http2(front: &Front) -> (Sender, tokio::task::JoinHandle<()>) {
+    let stream = TcpStream::connect(front.address).await.unwrap();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    (sender, front.world.tasks.spawn(async move { drop(connection.await) }))
+}
+
+/// A modern call on it.
+fn http2_call(front: &Front, sender: &Sender, id: u32) -> impl Future<Output = hyper::Result<Answer>> {
+    let message = request(id, "tools/call", modern(json!({"name": "a__t", "arguments": {}}))).to_string();
+    let request = hyper::Request::post(format!("http://{}/mcp", front.address))
+        .header("content-type", "application/json")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "a__t");
+    sender.clone().send_request(request.body(Full::<bytes::Bytes>::new(message.into())).unwrap())
+}
+
+type Answer = hyper::Response<hyper::body::Incoming>;
+
+#[test]
+fn a_call_on_http2_that_takes_long_is_not_stalled() {
+    run(async {
+        let (front, mut a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
+        let (sender, _driving) = http2(&front).await;
+        let serve = async {
+            let called = a.expect("tools/call").await;
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            a.result(&called, text("late")).await;
+        };
+        let (answer, ()) = tokio::join!(http2_call(&front, &sender, 1), serve);
+        let body = answer.unwrap().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(text_of(&serde_json::from_slice(&body).unwrap()), "late");
+        drop(sender);
+        front.end().await;
+    });
+}
+
 #[test]
 fn http2_is_spoken_to_who_begins_with_it() {
     run(async {
         let (front, mut a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;
-        let stream = TcpStream::connect(front.address).await.unwrap();
-        let io = hyper_util::rt::TokioIo::new(stream);
-        let executor = hyper_util::rt::TokioExecutor::new();
-        let (sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
-        let driving = front.world.tasks.spawn(async move { drop(connection.await) });
-        let post = |id: u32| {
-            let message = request(id, "tools/call", modern(json!({"name": "a__t", "arguments": {}}))).to_string();
-            let request = hyper::Request::post(format!("http://{}/mcp", front.address))
-                .header("content-type", "application/json")
-                .header("mcp-protocol-version", "2026-07-28")
-                .header("mcp-method", "tools/call")
-                .header("mcp-name", "a__t");
-            sender.clone().send_request(request.body(Full::<bytes::Bytes>::new(message.into())).unwrap())
-        };
+        let (sender, driving) = http2(&front).await;
+        let post = |id: u32| http2_call(&front, &sender, id);
         let (one, two) = (post(1), post(2));
         let serve = async {
             let calls = [a.expect("tools/call").await, a.expect("tools/call").await];

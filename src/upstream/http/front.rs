@@ -128,15 +128,19 @@ pub(super) async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Infallible> {
     let busy = pulse.begin();
-    let taken = (request.version() == Version::HTTP_2).then(|| pulse.answer());
+    let http2 = request.version() == Version::HTTP_2;
+    // Watched from when there is an answer to take, not before.
+    let hold = |answer: Response<Reply>| {
+        let taken = http2.then(|| pulse.answer());
+        answer.map(|reply| reply.hold(busy, taken))
+    };
     let (head, body) = request.into_parts();
     // HDR-5: the origin, then who it is; the body is not read before.
     let origin = match front.guard.check(&head) {
         Ok(origin) => origin,
         Err(why) => {
             tracing::debug!(why, "a request is refused");
-            let answer = refusal(StatusCode::FORBIDDEN, None, &Failure::forbidden(why));
-            return Ok(answer.map(|reply| reply.hold(busy, taken)));
+            return Ok(hold(refusal(StatusCode::FORBIDDEN, None, &Failure::forbidden(why))));
         }
     };
     let mut answer =
@@ -147,7 +151,7 @@ pub(super) async fn handle(
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate"));
         headers.append(VARY, HeaderValue::from_static("Origin"));
     }
-    Ok(answer.map(|reply| reply.hold(busy, taken)))
+    Ok(hold(answer))
 }
 
 async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -> Response<Reply> {
