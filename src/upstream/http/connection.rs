@@ -359,17 +359,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        if flushed.is_pending() {
-            self.pulse.blocked.store(true, Relaxed);
-        }
+        self.pulse.blocked.store(flushed.is_pending(), Relaxed);
         flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = Pin::new(&mut self.stream).poll_shutdown(cx);
-        if closed.is_pending() {
-            self.pulse.blocked.store(true, Relaxed);
-        }
+        self.pulse.blocked.store(closed.is_pending(), Relaxed);
         closed
     }
 }
@@ -377,6 +373,42 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Takes all, as TLS does, and passes it on when it may.
+    struct Slow(Poll<()>);
+
+    impl AsyncWrite for Slow {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.map(Ok)
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.0.map(Ok)
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_late_is_blocked_no_more() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut stream = Watched { stream: Slow(Poll::Pending), pulse: Arc::default() };
+        let mut blocked = |state, closes| {
+            stream.stream.0 = state;
+            let done = match closes {
+                true => Pin::new(&mut stream).poll_shutdown(&mut cx),
+                false => Pin::new(&mut stream).poll_flush(&mut cx),
+            };
+            assert_eq!(done.is_pending(), state.is_pending());
+            stream.pulse.blocked.load(Relaxed)
+        };
+        for closes in [false, true] {
+            assert!(blocked(Poll::Pending, closes));
+            assert!(!blocked(Poll::Ready(()), closes));
+        }
+    }
 
     #[test]
     fn a_watch_tells_unused_from_stalled() {
