@@ -172,12 +172,64 @@ fn what_runs_may_end_when_we_leave_and_nothing_new_begins() {
         idle.answer().await;
         front.world.stop.cancel();
         idle.closed().await;
+        // Who comes now is refused.
+        while TcpStream::connect(front.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         a.result(&first, text("one")).await;
         a.result(&second, text("two")).await;
         assert_eq!(text_of(&one.answer().await.1), "one");
         assert_eq!(text_of(&two.answer().await.1), "two");
         one.closed().await;
         front.end().await;
+    });
+}
+
+#[test]
+fn what_does_not_move_holds_up_nothing_when_we_leave() {
+    run(async {
+        let limits = Limits {
+            leaving: Duration::from_millis(200),
+            look: Duration::from_millis(20),
+            drain: Duration::from_secs(40),
+            body_time: Duration::from_secs(40),
+            head_time: Duration::from_secs(40),
+            stall: Duration::from_secs(40),
+            ..Limits::default()
+        };
+        let (front, mut a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        // Nothing, half of what tells HTTP/2 from HTTP/1.1, half a head, half a body.
+        let mut idle = Vec::new();
+        for part in [&b""[..], b"PRI", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {
+            let mut client = front.client().await;
+            client.stream.write_all(part).await.unwrap();
+            idle.push(client);
+        }
+        let mut slow = front.client().await;
+        slow.send("POST", "/mcp", &[USUAL[0], ("Content-Length", "100")], b"{").await;
+        // A client of HTTP/2 that is not there any more, and two that do not read, one on each version.
+        let mut gone = TcpStream::connect(front.address).await.unwrap();
+        gone.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let mut deaf = front.client().await;
+        deaf.modern_call(1).await;
+        let large = "x".repeat(14 << 20);
+        let called = a.expect("tools/call").await;
+        a.result(&called, text(&large)).await;
+        let (sender, _driving) = http2(&front).await;
+        let serve = async {
+            let called = a.expect("tools/call").await;
+            a.result(&called, text(&large)).await;
+        };
+        let (unread, ()) = tokio::join!(http2_call(&front, &sender, 2), serve);
+        assert_eq!(unread.as_ref().unwrap().status(), 200);
+        // Until all are known to the front.
+        let mut last = front.client().await;
+        last.send("GET", "/mcp", &[], b"").await;
+        assert_eq!(last.answer().await.0.status, 405);
+        front.world.stop.cancel();
+        assert_eq!(slow.head().await.status, 408);
+        tokio::time::timeout(Duration::from_secs(10), front.end()).await.expect("something was waited for");
+        drop((idle, gone, deaf, unread, sender));
     });
 }
 

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::Limits;
 use super::connection::{Busy, Taken};
+use super::front::Front;
 use crate::gateway::Failure;
 use crate::upstream::write::{self, Sink};
 
@@ -91,20 +92,11 @@ impl Reply {
         self.taken = taken;
         self
     }
-}
 
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = self.get_mut();
-        if let Some(taken) = &this.taken {
-            taken.mark();
-        }
-        let next = match &mut this.what {
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = match &mut self.what {
             What::Nothing => None,
-            What::Whole(_) => match std::mem::replace(&mut this.what, What::Nothing) {
+            What::Whole(_) => match std::mem::replace(&mut self.what, What::Nothing) {
                 What::Whole(bytes) => Some(bytes),
                 What::Nothing | What::Pieces { .. } | What::Events(_) => None,
             },
@@ -114,7 +106,21 @@ impl Body for Reply {
                 Poll::Pending => return Poll::Pending,
             },
         };
-        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+        Poll::Ready(next)
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let next = this.next(cx);
+        if let Some(taken) = &this.taken {
+            taken.mark(next.is_pending());
+        }
+        next.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -282,14 +288,25 @@ pub(super) struct Received {
 }
 
 /// Reads a body whole (HTTP-7); where that fails, what to answer.
-pub(super) async fn read(limits: &Limits, budget: &Arc<Semaphore>, body: Incoming) -> Result<Received, StatusCode> {
+pub(super) async fn read(front: &Front, body: Incoming) -> Result<Received, StatusCode> {
+    let limits = &front.limits;
     let declared = body.size_hint().exact();
     if declared.is_some_and(|size| size > limits.body as u64) {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
-    timeout(limits.body_time, collect(limits, budget, body, declared.map(|size| size as usize)))
-        .await
-        .unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
+    let too_late = async {
+        let leaving = async {
+            front.stop.cancelled().await;
+            sleep(limits.leaving).await;
+        };
+        // Either is enough.
+        let _ = timeout(limits.body_time, leaving).await;
+    };
+    tokio::select! {
+        biased;
+        read = collect(limits, &front.bodies, body, declared.map(|size| size as usize)) => read,
+        () = too_late => Err(StatusCode::REQUEST_TIMEOUT),
+    }
 }
 
 async fn collect(

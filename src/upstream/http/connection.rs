@@ -32,7 +32,7 @@ const IDLE_WHEN_FULL: Duration = Duration::from_secs(2);
 const STREAMS: u32 = 256;
 
 /// Accepts connections until we leave; then ends them.
-pub(super) async fn accept(front: &Arc<Front>, listener: &TcpListener, tls: Option<&Tls>) {
+pub(super) async fn accept(front: &Arc<Front>, listener: TcpListener, tls: Option<&Tls>) {
     // Dropped before its end, it leaves no connection behind.
     let _cut = front.cut.clone().drop_guard();
     let places = Arc::new(Semaphore::new(front.limits.connections));
@@ -67,6 +67,8 @@ pub(super) async fn accept(front: &Arc<Front>, listener: &TcpListener, tls: Opti
             },
         }
     }
+    // Who comes now is refused instead of waiting for nobody.
+    drop(listener);
     connections.close();
     if timeout(front.limits.drain, connections.wait()).await.is_err() {
         tracing::warn!("some requests have not ended in time");
@@ -84,21 +86,27 @@ struct Place {
 
 /// Serves HTTP/1.1, or HTTP/2 to who begins with that, in TLS to who agreed on it.
 async fn accepted(front: Arc<Front>, stream: TcpStream, tls: Option<TlsAcceptor>, tracker: TaskTracker, place: Place) {
-    let limit = front.limits.head_time;
     match tls {
-        None => match timeout(limit, begins_with_http2(&stream)).await {
-            Ok(Ok(http2)) => connection(front, stream, http2, tracker, place).await,
-            Ok(Err(error)) => tracing::debug!(%error, "a connection ended"),
-            Err(_) => tracing::debug!("no request came in time"),
+        None => match in_time(&front, begins_with_http2(&stream)).await {
+            Ok(http2) => connection(front, stream, http2, tracker, place).await,
+            Err(error) => tracing::debug!(%error, "a connection ended"),
         },
-        Some(acceptor) => match timeout(limit, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => {
+        Some(acceptor) => match in_time(&front, acceptor.accept(stream)).await {
+            Ok(stream) => {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 connection(front, stream, http2, tracker, place).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
-            Err(_) => tracing::debug!("no TLS in time"),
+            Err(error) => tracing::debug!(%error, "no TLS"),
         },
+    }
+}
+
+/// What comes before a request: in time, and before we leave.
+async fn in_time<T>(front: &Front, beginning: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::select! {
+        biased;
+        begun = timeout(front.limits.head_time, beginning) => begun.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        () = front.stop.cancelled() => Err(io::Error::other("we leave")),
     }
 }
 
@@ -163,13 +171,17 @@ where
             () = &mut cut => return,
             () = &mut leaving, if !is_leaving => {
                 is_leaving = true;
+                (watch.closing, watch.leaving) = (true, true);
                 serving.as_mut().graceful_shutdown();
             }
             _ = look.tick() => {
                 let full = place.places.available_permits() == 0;
                 match watch.look(pulse, limits, full) {
                     Verdict::Fine => {}
-                    Verdict::Unused => serving.as_mut().graceful_shutdown(),
+                    Verdict::Unused => {
+                        watch.closing = true;
+                        serving.as_mut().graceful_shutdown();
+                    }
                     Verdict::Stalled(why) => {
                         tracing::debug!("a connection is cut: {why}");
                         return;
@@ -199,14 +211,19 @@ pub(super) struct Pulse {
 /// Whether an answer is being taken.
 #[derive(Default)]
 pub(super) struct Taken {
+    /// It was asked for more lately.
     lately: AtomicBool,
+    /// There was no more: the client waits for us.
+    waits: AtomicBool,
     /// For how many looks it was not.
     quiet: AtomicU64,
 }
 
 impl Taken {
-    pub(super) fn mark(&self) {
+    /// It was asked for more, and whether it had none.
+    pub(super) fn mark(&self, waits: bool) {
         self.lately.store(true, Relaxed);
+        self.waits.store(waits, Relaxed);
     }
 }
 
@@ -235,6 +252,22 @@ impl Pulse {
         answers.push(Arc::downgrade(&taken));
         taken
     }
+
+    /// Whether there is an answer of which more was to be had all this time, and nobody asked.
+    fn stands_still(&self, look: Duration, longest: Duration) -> bool {
+        if !self.http2 {
+            return false;
+        }
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.iter().filter_map(Weak::upgrade).any(|answer| {
+            if answer.lately.swap(false, Relaxed) || answer.waits.load(Relaxed) {
+                answer.quiet.store(0, Relaxed);
+                return false;
+            }
+            let quiet = answer.quiet.fetch_add(1, Relaxed) + 1;
+            look * u32::try_from(quiet).unwrap_or(u32::MAX) >= longest
+        })
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -252,27 +285,40 @@ struct Watch {
     idle: Duration,
     blocked: Duration,
     writes: u64,
+    /// It was asked to close; and since when nothing moves on it.
+    closing: bool,
+    still: Duration,
+    /// We leave: nobody is waited for as long as usual.
+    leaving: bool,
 }
 
 impl Watch {
     fn look(&mut self, pulse: &Pulse, limits: &Limits, full: bool) -> Verdict {
         let writes = pulse.writes.load(Relaxed);
-        if pulse.blocked.load(Relaxed) && writes == self.writes {
+        let moves = writes != self.writes;
+        self.writes = writes;
+        let stall = if self.leaving { limits.stall.min(limits.leaving) } else { limits.stall };
+        if pulse.blocked.load(Relaxed) && !moves {
             self.blocked += limits.look;
-            if self.blocked >= limits.stall {
+            if self.blocked >= stall {
                 return Verdict::Stalled("its client takes nothing");
             }
         } else {
             self.blocked = Duration::ZERO;
         }
-        self.writes = writes;
-        if self.stands_still(pulse, limits) {
+        if pulse.stands_still(limits.look, stall) {
             return Verdict::Stalled("its client takes nothing of an answer");
         }
         if pulse.busy.load(Relaxed) > 0 {
             self.used = true;
             self.idle = Duration::ZERO;
+            self.still = Duration::ZERO;
             return Verdict::Fine;
+        }
+        // HTTP/2 closes when its client agrees, and what a client does not take of an answer waits in there.
+        self.still = if self.closing && !moves { self.still + limits.look } else { Duration::ZERO };
+        if self.still >= limits.leaving {
+            return Verdict::Stalled("its client does not close it");
         }
         self.used |= pulse.reads_then.load(Relaxed) > 0;
         self.idle += limits.look;
@@ -282,23 +328,6 @@ impl Watch {
         }
         let idle = if full { limits.idle.min(IDLE_WHEN_FULL) } else { limits.idle };
         if self.used && !partial && self.idle >= idle { Verdict::Unused } else { Verdict::Fine }
-    }
-
-    /// A quiet stream is asked for more at each keep-alive, so what is longer without a question stands still.
-    fn stands_still(&self, pulse: &Pulse, limits: &Limits) -> bool {
-        if !pulse.http2 {
-            return false;
-        }
-        let longest = limits.stall.max(limits.keep_alive * 2);
-        let answers = pulse.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.iter().filter_map(Weak::upgrade).any(|answer| {
-            if answer.lately.swap(false, Relaxed) {
-                answer.quiet.store(0, Relaxed);
-                return false;
-            }
-            let quiet = answer.quiet.fetch_add(1, Relaxed) + 1;
-            limits.look * u32::try_from(quiet).unwrap_or(u32::MAX) >= longest
-        })
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Limits {
     pub kept: Duration,
     /// How long running requests may take to end when we leave.
     pub drain: Duration,
+    /// How long it may take then that nothing moves where nothing runs: half a request, a client that reads nothing,
+    /// one that does not close.
+    pub leaving: Duration,
 }
 
 impl Default for Limits {
@@ -84,6 +87,7 @@ impl Default for Limits {
             sessions_each: 1024,
             kept: second * 300,
             drain: second * 25,
+            leaving: second * 3,
         }
     }
 }
@@ -118,6 +122,6 @@ pub async fn serve_within(
     let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
     let local = listener.local_addr()?;
     let front = Front::new(limits, gateway, settings, local, auth, profiles, stop.clone(), tasks.clone());
-    connection::accept(&Arc::new(front), &listener, tls.as_ref()).await;
+    connection::accept(&Arc::new(front), listener, tls.as_ref()).await;
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body
     if !accept.json && !accept.events {
         return empty(StatusCode::NOT_ACCEPTABLE);
     }
-    let received = match body::read(&front.limits, &front.bodies, body).await {
+    let received = match body::read(front, body).await {
         Ok(received) => received,
         Err(status) => return empty(status),
     };

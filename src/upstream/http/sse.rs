@@ -105,7 +105,7 @@ pub(super) async fn post(
     let Some(link) = link.filter(|link| link.who.principal == who.principal) else {
         return refusal(StatusCode::NOT_FOUND, None, &Failure::unknown_session());
     };
-    let received = match body::read(&front.limits, &front.bodies, body).await {
+    let received = match body::read(front, body).await {
         Ok(received) => received,
         Err(status) => return empty(status),
     };
