@@ -61,6 +61,46 @@ fn http7_large_heads_and_bodies_are_refused() {
 }
 
 #[test]
+fn what_a_body_does_not_need_of_the_budget_is_given_back() {
+    run(async {
+        // Of a body in chunks it is not known how large it becomes: there is room for two.
+        let limits = Limits { body: 1 << 20, bodies: 2 << 20, body_time: Duration::from_secs(2), ..Limits::default() };
+        let (front, mut a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        let mut clients = Vec::new();
+        for id in 0..3 {
+            let params = modern(json!({"name": "a__t", "arguments": {"x": "x".repeat(100 << 10)}}));
+            let text = request(id, "tools/call", params).to_string();
+            let mut client = front.client().await;
+            let headers = [
+                USUAL[0],
+                USUAL[1],
+                ("Transfer-Encoding", "chunked"),
+                ("MCP-Protocol-Version", "2026-07-28"),
+                ("Mcp-Method", "tools/call"),
+                ("Mcp-Name", "a__t"),
+            ];
+            client.send("POST", "/mcp", &headers, b"").await;
+            let (one, two) = text.split_at(70 << 10);
+            for part in [one, two] {
+                client.stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).await.unwrap();
+            }
+            client.stream.write_all(b"0\r\n\r\n").await.unwrap();
+            // They run beside each other.
+            let called = tokio::select! {
+                called = a.expect("tools/call") => called,
+                head = client.head() => panic!("{head:?}"),
+            };
+            clients.push((client, called));
+        }
+        for (mut client, called) in clients {
+            a.result(&called, text("done")).await;
+            assert_eq!(text_of(&client.answer().await.1), "done");
+        }
+        front.end().await;
+    });
+}
+
+#[test]
 fn http7_slow_heads_and_bodies_are_cut() {
     run(async {
         let (front, _a) = Front::with(Setup { limits: short(), ..Setup::default() }).await;

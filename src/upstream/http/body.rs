@@ -322,6 +322,10 @@ async fn collect(
     let mut whole = BytesMut::new();
     loop {
         let Some(frame) = body.frame().await else {
+            if let Some(held) = &mut held {
+                // What it turned out not to need is another's.
+                drop(held.split(held.num_permits().saturating_sub(units(whole.len()))));
+            }
             return Ok(Received { bytes: whole.freeze(), _held: held });
         };
         let Ok(data) = frame.map_err(|_| StatusCode::BAD_REQUEST)?.into_data() else { continue };
@@ -343,9 +347,13 @@ async fn collect(
     }
 }
 
-/// In units of a kibibyte.
+/// The budget is counted in kibibytes.
+fn units(size: usize) -> usize {
+    size.div_ceil(1024)
+}
+
 async fn hold(budget: &Arc<Semaphore>, size: usize) -> Result<OwnedSemaphorePermit, StatusCode> {
-    let units = u32::try_from(size.div_ceil(1024)).map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+    let units = u32::try_from(units(size)).map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
     Arc::clone(budget).acquire_many_owned(units).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
 }
 
