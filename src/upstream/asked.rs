@@ -18,6 +18,8 @@ pub(super) struct Asked(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
+    /// Nobody will answer any more.
+    closed: bool,
     last: u64,
     replies: HashMap<u64, oneshot::Sender<AskAnswer>>,
 }
@@ -60,11 +62,14 @@ impl Asked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a question; answers the request to write.
-    pub(super) fn put(self: &Arc<Self>, ask: Ask) -> (Open, Vec<u8>) {
+    /// Notes a question; answers the request to write. Nothing once nobody answers: dropping the question says so.
+    pub(super) fn put(self: &Arc<Self>, ask: Ask) -> Option<(Open, Vec<u8>)> {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = self.waiting();
+            if waiting.closed {
+                return None;
+            }
             waiting.last += 1;
             let id = waiting.last;
             waiting.replies.insert(id, sender);
@@ -80,7 +85,7 @@ impl Asked {
             message.extend_from_slice(params);
         }
         message.push(b'}');
-        (Open { asked: Arc::clone(self), id, answer, reply: ask.reply }, message)
+        Some((Open { asked: Arc::clone(self), id, answer, reply: ask.reply }, message))
     }
 
     /// Takes the host's answer in; one that nobody waits for is dropped (ENV-7).
@@ -91,8 +96,13 @@ impl Asked {
         }
     }
 
-    /// The host is gone: nobody answers any more.
-    pub(super) fn clear(&self) {
-        self.waiting().replies.clear();
+    /// Nobody answers any more, now or later.
+    pub(super) fn close(&self) {
+        let open = {
+            let mut waiting = self.waiting();
+            waiting.closed = true;
+            std::mem::take(&mut waiting.replies)
+        };
+        drop(open);
     }
 }

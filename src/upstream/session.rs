@@ -146,7 +146,7 @@ impl Session {
 
     /// Nothing more comes from the host: what it was asked gets no answer.
     pub(super) fn host_gone(&self) {
-        self.asked.clear();
+        self.asked.close();
     }
 
     /// Takes a line of the host.
@@ -549,7 +549,7 @@ impl Session {
                 write::progress(&mut self.outbox.message(), token, &progress, revision);
             }
             (Happening::Ask(ask), _) => {
-                let (open, message) = self.asked.put(ask);
+                let Some((open, message)) = self.asked.put(ask) else { return };
                 self.outbox.send(|out| out.extend_from_slice(&message));
                 let outbox = self.outbox.clone();
                 self.tasks.spawn(async move {

@@ -71,6 +71,14 @@ impl Front {
         Client::connect(self.address).await
     }
 
+    /// Drops what serves, as a second signal does.
+    pub(crate) async fn give_up(&self) {
+        self.serving.abort();
+        while !self.serving.is_finished() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Stops serving; all must end by itself.
     pub(crate) async fn end(self) {
         self.world.stop.cancel();

@@ -193,7 +193,11 @@ fn can1_a_cancelled_call_ends_its_stream_without_an_answer() {
         let mut plain = front.client().await;
         plain.post("/mcp", &headers, &call("p", "a__t")).await;
         let also = a.expect("tools/call").await;
-        for (id, called) in [("s", &called), ("p", &also)] {
+        // This one takes no stream that could end.
+        let mut json_only = front.client().await;
+        json_only.post("/mcp", &[headers[0], ("Accept", "application/json")], &call("j", "a__t")).await;
+        let third = a.expect("tools/call").await;
+        for (id, called) in [("s", &called), ("p", &also), ("j", &third)] {
             let cancel = notification("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
             assert_eq!(front.ask("/mcp", &headers, &cancel).await.0.status, 202);
             let cancelled = a.expect("notifications/cancelled").await;
@@ -202,6 +206,8 @@ fn can1_a_cancelled_call_ends_its_stream_without_an_answer() {
         assert_eq!(stream.message().await["params"]["progress"], 1);
         assert_eq!(stream.next().await, None);
         assert_eq!(plain.stream().await.next().await, None);
+        let (head, answer) = json_only.answer().await;
+        assert_eq!((head.status, head.get("content-type"), answer), (202, "", Value::Null));
         front.end().await;
     });
 }
@@ -274,22 +280,64 @@ fn env9_arrays_are_served_in_one_revision() {
     });
 }
 
+/// A call of a session that its server asks something about: its stream, that end of the server, the call there, the
+/// question.
+async fn asking(front: &mut Front, session: &str) -> (Events, End, Value, Value) {
+    let mut client = front.client().await;
+    client.post("/mcp", &[("Mcp-Session-Id", session)], &call(1, "a__t")).await;
+    let mut leased = front.world.accept("a").await;
+    leased.leased("2025-11-25").await;
+    let called = leased.expect("tools/call").await;
+    leased.ask(5, "elicitation/create", form()).await;
+    let mut stream = client.stream().await;
+    stream.next().await;
+    let question = stream.message().await;
+    (stream, leased, called, question)
+}
+
+fn form() -> Value {
+    json!({"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}})
+}
+
+#[test]
+fn what_nobody_can_answer_any_more_holds_up_nothing() {
+    run(async {
+        let (mut front, _base) = Front::new().await;
+        let session = front.open_with("2025-11-25", &[], json!({"elicitation": {}})).await;
+        let (mut stream, mut leased, called, _question) = asking(&mut front, &session).await;
+        front.world.stop.cancel();
+        // What is asked already, and what is asked from now on.
+        assert_eq!(leased.answer(5).await["result"]["action"], "cancel");
+        leased.ask(6, "elicitation/create", form()).await;
+        assert_eq!(leased.answer(6).await["result"]["action"], "cancel");
+        leased.result(&called, text("done")).await;
+        assert_eq!(text_of(&stream.message().await), "done");
+        assert_eq!(stream.next().await, None);
+        front.end().await;
+    });
+}
+
+#[test]
+fn what_goes_on_without_its_client_ends_when_serving_is_given_up() {
+    run(async {
+        let (front, mut a) = Front::new().await;
+        let session = front.open("2025-11-25").await;
+        let (stream, called) = streaming(&front, &mut a, &session, json!(1)).await;
+        drop(stream);
+        front.give_up().await;
+        assert_eq!(a.expect("notifications/cancelled").await["params"]["requestId"], called["id"]);
+        front.world.stop.cancel();
+        front.world.end().await;
+    });
+}
+
 #[test]
 fn rel2_a_server_asks_on_the_stream_of_the_call_and_is_answered_by_a_post() {
     run(async {
         let (mut front, _base) = Front::new().await;
         let session = front.open_with("2025-11-25", &[], json!({"elicitation": {}})).await;
         let headers = [("Mcp-Session-Id", session.as_str())];
-        let mut client = front.client().await;
-        client.post("/mcp", &headers, &call(1, "a__t")).await;
-        let mut leased = front.world.accept("a").await;
-        leased.leased("2025-11-25").await;
-        let called = leased.expect("tools/call").await;
-        let form = json!({"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}});
-        leased.ask(5, "elicitation/create", form).await;
-        let mut stream = client.stream().await;
-        stream.next().await;
-        let question = stream.message().await;
+        let (mut stream, mut leased, called, question) = asking(&mut front, &session).await;
         assert_eq!(
             (&question["method"], &question["params"]["message"]),
             (&json!("elicitation/create"), &json!("[a] Sure?"))

@@ -18,6 +18,29 @@ async fn open(front: &Front, key: (&str, &str)) -> (Events, String) {
 }
 
 #[test]
+fn what_runs_on_the_stream_may_end_when_we_leave() {
+    run(async {
+        let http = HttpSettings { sse: true, ..HttpSettings::default() };
+        let (front, mut a) = Front::with(Setup { http, ..Setup::default() }).await;
+        let none = ("X-None", "");
+        let (mut idle, _) = open(&front, none).await;
+        let (mut stream, address) = open(&front, none).await;
+        let params =
+            json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        front.ask(&address, &[], &request(1, "initialize", params)).await;
+        stream.message().await;
+        front.ask(&address, &[], &call("c", "a__t")).await;
+        let called = a.expect("tools/call").await;
+        front.world.stop.cancel();
+        assert_eq!(idle.next().await, None);
+        a.result(&called, text("done")).await;
+        assert_eq!(text_of(&stream.message().await), "done");
+        assert_eq!(stream.next().await, None);
+        front.end().await;
+    });
+}
+
+#[test]
 fn sse2_the_oldest_hosts_are_served_on_one_stream() {
     run(async {
         let http = HttpSettings { sse: true, ..HttpSettings::default() };

@@ -33,8 +33,8 @@ const STREAMS: u32 = 256;
 
 /// Accepts connections until we leave; then ends them.
 pub(super) async fn accept(front: &Arc<Front>, listener: TcpListener, tls: Option<&Tls>) {
-    // Dropped before its end, it leaves no connection behind.
-    let _cut = front.cut.clone().drop_guard();
+    // Dropped before its end, it leaves no connection and no session behind.
+    let _end = End(front);
     let places = Arc::new(Semaphore::new(front.limits.connections));
     let connections = TaskTracker::new();
     let mut sweep = interval(front.limits.look * 10);
@@ -69,13 +69,24 @@ pub(super) async fn accept(front: &Arc<Front>, listener: TcpListener, tls: Optio
     }
     // Who comes now is refused instead of waiting for nobody.
     drop(listener);
+    front.sessions.close_questions();
+    front.links.close_questions();
     connections.close();
     if timeout(front.limits.drain, connections.wait()).await.is_err() {
         tracing::warn!("some requests have not ended in time");
         front.cut.cancel();
         connections.wait().await;
     }
-    front.sessions.end_all();
+}
+
+/// Ends what is left when dropped.
+struct End<'a>(&'a Front);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.cut.cancel();
+        self.0.sessions.end_all();
+    }
 }
 
 /// A connection's place among all.

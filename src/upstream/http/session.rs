@@ -160,6 +160,11 @@ impl Session {
         (state.open == 0 && state.running.is_empty()).then_some(state.used)
     }
 
+    /// We leave, and an answer to what it was asked finds no way in.
+    pub(super) fn close_questions(&self) {
+        self.asked.close();
+    }
+
     /// Ends it: what runs is given up, streams close, questions get no answer.
     pub(super) fn end(&self) {
         self.ended.cancel();
@@ -169,7 +174,7 @@ impl Session {
         };
         running.values().for_each(|upward| upward.give_up("the session has ended"));
         drop(subscribed);
-        self.asked.clear();
+        self.asked.close();
         self.gateway.session_ended(self.number);
     }
 
@@ -331,7 +336,7 @@ impl Session {
             (Happening::Log(message), _) => write::log(&mut pieces, &message),
             // Who takes no stream cannot be asked: dropping the question says so.
             (Happening::Ask(ask), _) if !stream.is_mute() => {
-                let (open, message) = self.asked.put(ask);
+                let Some((open, message)) = self.asked.put(ask) else { return };
                 stream.push(vec![message.into()]);
                 let stream = Arc::clone(stream);
                 self.tasks.spawn(async move {
@@ -532,6 +537,9 @@ pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8]
     let Some(session) = front.sessions.open(session) else {
         return refusal(StatusCode::SERVICE_UNAVAILABLE, Some(id), &Failure::limit("Too many sessions are in use"));
     };
+    if front.stop.is_cancelled() {
+        session.close_questions();
+    }
     let mut pieces = Pieces::new();
     write::result(&mut pieces, id, revision, &members);
     let mut answer = one(front, accept, StatusCode::OK, pieces);
@@ -677,6 +685,7 @@ fn answer(
             session.stream(front, stream, 1, true)
         }
         // The host has given up: its stream ends, and that is all.
+        Settled::Answers(answers) if answers.is_empty() && !accept.events => empty(StatusCode::ACCEPTED),
         Settled::Answers(answers) if answers.is_empty() => body::events(&front.limits, Pipe::default(), async {}),
         Settled::Answers(answers) if accept.json => {
             let whole: Sent = if array {

@@ -100,6 +100,11 @@ impl Sessions {
         gone.iter().for_each(|session| session.end());
     }
 
+    /// We leave: no answer to a question comes in any more.
+    pub(super) fn close_questions(&self) {
+        self.table().values().for_each(|session| session.close_questions());
+    }
+
     /// Ends all.
     pub(super) fn end_all(&self) {
         let all = std::mem::take(&mut *self.table());

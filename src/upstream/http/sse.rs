@@ -57,6 +57,11 @@ impl Links {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// We leave: no answer to a question comes in any more.
+    pub(super) fn close_questions(&self) {
+        self.table().values().filter_map(|link| link.session.get()).for_each(|session| session.close_questions());
+    }
 }
 
 /// Opens a stream; there are no more of them than connections.
@@ -84,7 +89,12 @@ pub(super) fn open(front: &Arc<Front>, who: Who, headers: &HeaderMap) -> Respons
             };
             session.tell_all(reader, &out).await;
         };
-        stop.run_until_cancelled(telling).await;
+        tokio::select! {
+            biased;
+            () = telling => {}
+            // What runs when we leave may end; nothing else comes any more.
+            () = async { stop.cancelled().await; open.link.general.settled().await } => {}
+        }
     })
 }
 
@@ -134,6 +144,9 @@ pub(super) async fn post(
                             let revision = session.revision;
                             if link.session.set(Arc::new(session)).is_ok() {
                                 answer(raw, Ok((revision, &members)));
+                            }
+                            if front.stop.is_cancelled() {
+                                front.links.close_questions();
                             }
                         }
                         Err(failure) => answer(raw, Err(&failure)),

@@ -82,6 +82,10 @@ impl Drop for Owed {
         }
         drop(state);
         self.0.told.notify_waiters();
+        if let Some(to) = &self.0.to {
+            to.state().owed -= 1;
+            to.told.notify_waiters();
+        }
     }
 }
 
@@ -104,6 +108,9 @@ impl Stream {
     /// One more answer is to come.
     pub(super) fn owe(self: &Arc<Self>) -> Owed {
         self.state().owed += 1;
+        if let Some(to) = &self.to {
+            to.state().owed += 1;
+        }
         Owed(Arc::clone(self))
     }
 
@@ -221,6 +228,8 @@ struct Waiting {
     bytes: usize,
     /// Something that must not go had no room.
     broken: bool,
+    /// Answers that are still to come.
+    owed: usize,
     reader: u64,
 }
 
@@ -261,6 +270,21 @@ impl General {
         reader
     }
 
+    /// Waits until no answer is to come and all that came is taken.
+    pub(super) async fn settled(&self) {
+        loop {
+            let mut told = pin!(self.told.notified());
+            told.as_mut().enable();
+            {
+                let state = self.state();
+                if state.owed == 0 && state.messages.is_empty() {
+                    return;
+                }
+            }
+            told.await;
+        }
+    }
+
     /// The next message; nothing once there is another reader. Nothing is lost when the future is dropped.
     pub(super) async fn read(&self, reader: u64) -> Option<Message> {
         loop {
@@ -273,6 +297,8 @@ impl General {
                 }
                 if let Some((message, _)) = state.messages.pop_front() {
                     state.bytes -= message.iter().map(Bytes::len).sum::<usize>();
+                    drop(state);
+                    self.told.notify_waiters();
                     return Some(message);
                 }
             }
