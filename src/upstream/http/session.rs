@@ -23,7 +23,7 @@ use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
 use super::front::{Front, Who, not_allowed};
 use super::headers::{Accept, LAST_EVENT, SESSION};
 use super::post::{one, session_of};
-use super::stream::{General, Message as Sent, Owed, Settled, Stream};
+use super::stream::{General, Message as Sent, Owed, Settled, Stream, What};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Held, Seen, Updates};
 use crate::ident::Kind;
@@ -337,11 +337,13 @@ impl Session {
             // Who takes no stream cannot be asked: dropping the question says so.
             (Happening::Ask(ask), _) if !stream.is_mute() => {
                 let Some((open, message)) = self.asked.put(ask) else { return };
-                stream.push(vec![message.into()]);
+                let question = stream.push(vec![message.into()], What::Question);
                 let stream = Arc::clone(stream);
                 self.tasks.spawn(async move {
-                    if let Some(message) = open.withdrawn().await {
-                        stream.push(vec![message.into()]);
+                    let withdrawn = open.withdrawn().await;
+                    stream.let_go(question);
+                    if let Some(message) = withdrawn {
+                        stream.push(vec![message.into()], What::Notification);
                     }
                 });
                 return;
@@ -349,7 +351,7 @@ impl Session {
             (Happening::Opened(id), _) if self.revision == Revision::V2025_11_25 => write::opened(&mut pieces, &id),
             (Happening::Progress(_) | Happening::Ask(_) | Happening::Opened(_) | Happening::GivenUp, _) => return,
         }
-        stream.push(pieces.finish());
+        stream.push(pieces.finish(), What::Notification);
     }
 
     /// Takes an answer of the host in.
@@ -484,7 +486,7 @@ impl Session {
         let raw = id.of(line);
         let begun = self.step(line, index, raw, method, params).and_then(|step| match step {
             Step::Now(pieces) => {
-                self.general.push(pieces.finish(), false);
+                self.general.push(pieces.finish(), What::Answer);
                 Ok(())
             }
             Step::Run(task, caller) => {
@@ -498,7 +500,7 @@ impl Session {
         if let Err(failure) = begun {
             let mut pieces = Pieces::new();
             write::failure(&mut pieces, Some(raw), &failure);
-            self.general.push(pieces.finish(), false);
+            self.general.push(pieces.finish(), What::Answer);
         }
     }
 

@@ -16,7 +16,7 @@ use super::front::{Front, Who};
 use super::headers::{self, Accept};
 use super::session::Session;
 use super::sessions::new_name;
-use super::stream::General;
+use super::stream::{General, What};
 use crate::gateway::Failure;
 use crate::protocol::json::Index;
 use crate::protocol::message::{Message, NoMessage};
@@ -127,7 +127,7 @@ pub(super) async fn post(
             Ok((revision, members)) => write::result(&mut pieces, id, revision, members),
             Err(failure) => write::failure(&mut pieces, Some(id), failure),
         }
-        link.general.push(pieces.finish(), false);
+        link.general.push(pieces.finish(), What::Answer);
     };
     match (Message::read(line, &mut index), link.session.get()) {
         (Err(NoMessage { id, why }), _) => {

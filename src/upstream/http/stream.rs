@@ -1,7 +1,8 @@
 //! What a legacy session sends: the stream of one POST, which can be read again from any event on (SES-7), and what
 //! belongs to no request (SES-6).
 //!
-//! Whoever sends does not wait for who reads: at the bound the oldest goes, an answer never.
+//! Whoever sends does not wait for who reads: at the bound the oldest notification goes; answers and open questions
+//! never do, they are as many as the requests that run.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 /// A message in pieces.
 pub(super) type Message = Vec<Bytes>;
 
-/// What a stream keeps, besides its answers.
+/// Notifications that a stream keeps, and their bytes.
 const MAX_EVENTS: usize = 256;
 const MAX_BYTES: usize = 1 << 20;
 /// Notifications that wait for a reader, and bytes of all that do.
@@ -33,12 +34,24 @@ pub(super) struct Stream {
     told: Notify,
 }
 
+/// An event that is kept.
+struct Event {
+    number: u64,
+    message: Message,
+    size: usize,
+    /// When there are too many.
+    may_go: bool,
+}
+
 #[derive(Default)]
 struct State {
-    /// The number of the first event that is kept; the first of all is 1.
-    first: u64,
-    events: VecDeque<(Message, usize)>,
+    /// The number of the last event; the first of all is 1.
+    last: u64,
+    events: VecDeque<Event>,
     bytes: usize,
+    /// Those of them that may go, and their bytes.
+    loose: usize,
+    loose_bytes: usize,
     /// Answers that are still to come.
     owed: usize,
     /// Something else than an answer was sent.
@@ -56,6 +69,15 @@ pub(super) enum Next {
     Nothing,
 }
 
+/// What is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Answer,
+    /// A request of ours: it is kept until it is answered.
+    Question,
+    Notification,
+}
+
 /// What came first on a stream.
 pub(super) enum Settled {
     /// All answers and nothing else.
@@ -69,7 +91,7 @@ pub(super) struct Owed(Arc<Stream>);
 
 impl Owed {
     pub(super) fn give(self, answer: Message) {
-        self.0.put(answer, false);
+        self.0.put(answer, What::Answer);
     }
 }
 
@@ -89,16 +111,38 @@ impl Drop for Owed {
     }
 }
 
+impl State {
+    /// From now on this event may go; the oldest of those go while there are too many.
+    fn loosen(&mut self, number: u64) {
+        let Ok(at) = self.events.binary_search_by_key(&number, |event| event.number) else { return };
+        let event = &mut self.events[at];
+        event.may_go = true;
+        self.loose_bytes += event.size;
+        self.loose += 1;
+        while self.loose > MAX_EVENTS || self.loose > 1 && self.loose_bytes > MAX_BYTES {
+            let oldest = self.events.iter().position(|event| event.may_go);
+            let Some(gone) = oldest.and_then(|at| self.events.remove(at)) else { return };
+            self.bytes -= gone.size;
+            self.loose_bytes -= gone.size;
+            self.loose -= 1;
+        }
+    }
+}
+
 impl Stream {
     pub(super) fn new(number: u64, mute: bool) -> Arc<Self> {
-        let state = State { first: 1, ..State::default() };
-        Arc::new(Self { number, mute, to: None, state: Mutex::new(state), told: Notify::new() })
+        Arc::new(Self { number, mute, to: None, state: Mutex::default(), told: Notify::new() })
     }
 
     /// A stream that keeps nothing.
     pub(super) fn into_general(to: &Arc<General>) -> Arc<Self> {
-        let state = Mutex::new(State { first: 1, ..State::default() });
-        Arc::new(Self { number: 0, mute: false, to: Some(Arc::clone(to)), state, told: Notify::new() })
+        Arc::new(Self {
+            number: 0,
+            mute: false,
+            to: Some(Arc::clone(to)),
+            state: Mutex::default(),
+            told: Notify::new(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -118,35 +162,34 @@ impl Stream {
         self.mute
     }
 
-    /// Sends something about its request.
-    pub(super) fn push(&self, message: Message) {
-        if !self.mute {
-            self.put(message, true);
-        }
+    /// Sends something about its request; answers its number.
+    pub(super) fn push(&self, message: Message, what: What) -> u64 {
+        if self.mute { 0 } else { self.put(message, what) }
     }
 
-    fn put(&self, message: Message, other: bool) {
+    fn put(&self, message: Message, what: What) -> u64 {
         if let Some(to) = &self.to {
-            to.push(message, other);
-            return;
+            to.push(message, what);
+            return 0;
         }
         let mut state = self.state();
-        let size: usize = message.iter().map(Bytes::len).sum();
-        while !state.events.is_empty() && (state.events.len() >= MAX_EVENTS || state.bytes + size > MAX_BYTES) {
-            // Before it is known how the host is answered, answers alone wait here: none of them goes.
-            if !state.other && !other {
-                break;
-            }
-            if let Some((_, gone)) = state.events.pop_front() {
-                state.bytes -= gone;
-                state.first += 1;
-            }
-        }
-        state.other |= other;
+        let size = size(&message);
+        state.last += 1;
+        let number = state.last;
+        state.other |= what != What::Answer;
         state.bytes += size;
-        state.events.push_back((message, size));
+        state.events.push_back(Event { number, message, size, may_go: false });
+        if what == What::Notification {
+            state.loosen(number);
+        }
         drop(state);
         self.told.notify_waiters();
+        number
+    }
+
+    /// The question of that number is answered or withdrawn: there is no need to keep it.
+    pub(super) fn let_go(&self, question: u64) {
+        self.state().loosen(question);
     }
 
     /// How the request is answered, when that is known.
@@ -155,7 +198,7 @@ impl Stream {
         if state.other {
             return Some(Settled::Streaming);
         }
-        (state.owed == 0).then(|| Settled::Answers(state.events.drain(..).map(|(message, _)| message).collect()))
+        (state.owed == 0).then(|| Settled::Answers(state.events.drain(..).map(|event| event.message).collect()))
     }
 
     /// The same, waited for.
@@ -186,9 +229,8 @@ impl Stream {
         if state.reader != reader {
             return Next::End;
         }
-        let number = from.max(state.first);
-        match state.events.get((number - state.first) as usize) {
-            Some((message, _)) => Next::Event(number, message.clone()),
+        match state.events.get(state.events.partition_point(|event| event.number < from)) {
+            Some(event) => Next::Event(event.number, event.message.clone()),
             None if state.owed == 0 => Next::End,
             None => Next::Nothing,
         }
@@ -212,6 +254,10 @@ impl Stream {
         let state = self.state();
         (state.ended, state.bytes)
     }
+}
+
+fn size(message: &Message) -> usize {
+    message.iter().map(Bytes::len).sum()
 }
 
 /// What belongs to no request, until somebody reads it.
@@ -239,9 +285,9 @@ impl General {
     }
 
     /// Sends something; at the bound the oldest notification goes. Who does not read his answers is read no further.
-    pub(super) fn push(&self, message: Message, notification: bool) {
+    pub(super) fn push(&self, message: Message, what: What) {
+        let notification = what == What::Notification;
         let mut state = self.state();
-        let size = |message: &Message| message.iter().map(Bytes::len).sum::<usize>();
         if notification
             && state.messages.iter().filter(|(_, may_go)| *may_go).count() >= MAX_WAITING
             && let Some(oldest) = state.messages.iter().position(|(_, may_go)| *may_go)
@@ -296,7 +342,7 @@ impl General {
                     return None;
                 }
                 if let Some((message, _)) = state.messages.pop_front() {
-                    state.bytes -= message.iter().map(Bytes::len).sum::<usize>();
+                    state.bytes -= size(&message);
                     drop(state);
                     self.told.notify_waiters();
                     return Some(message);
@@ -329,8 +375,8 @@ mod tests {
     fn ses7_a_stream_is_read_again_from_any_event_on() {
         let stream = Stream::new(1, false);
         let owed = stream.owe();
-        stream.push(message("a"));
-        stream.push(message("b"));
+        stream.push(message("a"), What::Notification);
+        stream.push(message("b"), What::Question);
         let first = stream.reader();
         owed.give(message("c"));
         assert_eq!(rest(&stream, 1), [(1, "a".into()), (2, "b".into()), (3, "c".into())]);
@@ -344,12 +390,34 @@ mod tests {
     fn ses7_what_is_kept_is_bounded_and_the_answer_is_kept() {
         let stream = Stream::new(1, false);
         let owed = stream.owe();
-        (0..1000).for_each(|n| stream.push(message(&n.to_string())));
-        let large = "x".repeat(2 << 20);
+        let question = stream.push(message("?"), What::Question);
+        for n in 0..1000 {
+            stream.push(message(&n.to_string()), What::Notification);
+        }
         let kept = rest(&stream, 1);
-        assert_eq!((kept.len(), kept[0].0), (MAX_EVENTS, 1001 - MAX_EVENTS as u64));
+        assert_eq!((kept.len(), kept[0].0, kept[1].0), (MAX_EVENTS + 1, 1, 1002 - MAX_EVENTS as u64));
+        // Nothing goes because of an answer, however large, and no answer because of another.
+        let (two, large) = (stream.owe(), "x".repeat(MAX_BYTES));
         owed.give(message(&large));
-        assert_eq!(rest(&stream, 1), [(1001, large)]);
+        two.give(message(&large));
+        assert_eq!(rest(&stream, 1)[..MAX_EVENTS + 1], kept);
+        assert_eq!(rest(&stream, 1002), [(1002, large.clone()), (1003, large)]);
+        // A question that has its answer is like the others.
+        stream.let_go(question);
+        assert_eq!(rest(&stream, 1)[0], kept[1]);
+        stream.push(message(&"n".repeat(MAX_BYTES)), What::Notification);
+        assert_eq!(rest(&stream, 1).len(), 3, "the two answers, and the newest notification");
+    }
+
+    #[test]
+    fn questions_wait_for_the_reader_of_a_session() {
+        let general = General::default();
+        general.push(message("?"), What::Question);
+        for n in 0..1000 {
+            general.push(message(&n.to_string()), What::Notification);
+        }
+        let waiting = &general.state().messages;
+        assert_eq!((waiting.len(), &waiting[0].0), (MAX_WAITING + 1, &message("?")));
     }
 
     #[test]
@@ -362,11 +430,11 @@ mod tests {
         assert!(matches!(stream.settled(), Some(Settled::Answers(answers)) if answers == [message("1")]));
         let stream = Stream::new(1, false);
         let _owed = stream.owe();
-        stream.push(message("p"));
+        stream.push(message("p"), What::Notification);
         assert!(matches!(stream.settled(), Some(Settled::Streaming)));
         let mute = Stream::new(1, true);
         let _owed = mute.owe();
-        mute.push(message("p"));
+        mute.push(message("p"), What::Notification);
         assert!(mute.settled().is_none());
     }
 }
