@@ -3,7 +3,7 @@
 //! Both eras share one pipe: a request with the modern `_meta` keys is served statelessly, everything else belongs
 //! to the legacy session that `initialize` opened (VER-1, VER-3). [`stdio`] is the loop, `session` the requests
 //! that run, `work` what both eras and both transports have in common, `modern` and `legacy` what is special to an era, `asked` what
-//! servers ask the host, `write` the answers.
+//! servers ask the host, `subscribed` which resources it subscribed to, `write` the answers.
 
 mod asked;
 mod batch;
@@ -13,5 +13,6 @@ mod legacy;
 mod modern;
 mod session;
 pub mod stdio;
+mod subscribed;
 mod work;
 mod write;

@@ -3,7 +3,7 @@
 //! Cheap things are answered where they are read; a call runs as a task of its own, so that nothing waits for it
 //! (D059). Policy is asked in the gateway; this is only about words.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use tokio_util::task::TaskTracker;
 use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
 use super::modern::{self, Listen};
+use super::subscribed::Subscribed;
 use super::work::{Done, Work, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway, Held, Seen, Updates};
+use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
 use crate::ident::Kind;
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
@@ -73,10 +74,7 @@ struct State {
     /// The least grave log messages that the host wants (LOG-2).
     log_level: Option<LogLevel>,
     listens: Vec<Stream>,
-    /// The resources that the host of the session subscribed to, by its own spelling.
-    subscribed: HashMap<String, Held>,
-    /// Those for which a request runs, the last one of each: who unsubscribes meanwhile has the last word.
-    subscribing: HashMap<String, Arc<Upward>>,
+    subscribed: Subscribed,
     /// What is told of them; made with the first.
     updates: Option<Arc<Updates>>,
     /// The lists that it got last, by kind.
@@ -296,9 +294,10 @@ impl Session {
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
-                        // A session that is opened anew has set and subscribed to nothing.
+                        // A session that is opened anew has set and subscribed to nothing, and is told nothing yet.
                         state.log_level = None;
-                        let before = std::mem::take(&mut state.subscribed);
+                        state.initialized = false;
+                        let before = state.subscribed.clear();
                         drop(state);
                         drop(before);
                         reply.send(|out, id| write::result(out, id, revision, &members));
@@ -382,11 +381,7 @@ impl Session {
         };
         if method == Method::Unsubscribe {
             // What was not subscribed to needs no more.
-            let held = {
-                let mut state = self.state();
-                state.subscribing.remove(&uri);
-                state.subscribed.remove(&uri)
-            };
+            let held = self.state().subscribed.remove(&uri);
             drop(held);
             reply.send(|out, id| write::result(out, id, revision, ""));
             return Ok(());
@@ -397,7 +392,7 @@ impl Session {
         };
         let (session, updates) = (Arc::clone(self), self.updates());
         let caller = self.legacy_caller(revision);
-        self.state().subscribing.insert(uri.clone(), Arc::clone(&running.upward));
+        let number = self.state().subscribed.begin(&uri);
         self.tasks.spawn(async move {
             let held = tokio::select! {
                 biased;
@@ -405,23 +400,16 @@ impl Session {
                 () = session.closed.cancelled() => None,
                 held = session.gateway.subscribe(&uri, &caller, &updates) => Some(held),
             };
-            let is_last = {
-                let mut state = session.state();
-                let own = state.subscribing.get(&uri).is_some_and(|last| Arc::ptr_eq(last, &running.upward));
-                own && state.subscribing.remove(&uri).is_some()
+            let (held, answer) = match held {
+                Some(Ok(Some(held))) => (Some(held), Some(Ok(()))),
+                Some(Ok(None)) => (None, Some(Err(Failure::not_subscribed(&uri)))),
+                Some(Err(failure)) => (None, Some(Err(failure))),
+                None => (None, None),
             };
+            let gone = session.state().subscribed.finish(&uri, number, held);
+            drop(gone);
             drop(running);
-            let Some(held) = held else { return };
-            let answer = match held {
-                Ok(Some(held)) => {
-                    // Unless it was unsubscribed from meanwhile.
-                    let old = if is_last { session.state().subscribed.insert(uri, held) } else { Some(held) };
-                    drop(old);
-                    Ok(())
-                }
-                Ok(None) => Err(Failure::not_subscribed(&uri)),
-                Err(failure) => Err(failure),
-            };
+            let Some(answer) = answer else { return };
             reply.send(|out, id| match &answer {
                 Ok(()) => write::result(out, id, revision, ""),
                 Err(failure) => write::failure(out, Some(id), failure),

@@ -241,6 +241,29 @@ fn ses6_changes_are_told_on_the_stream_of_the_session_and_the_newest_one_only() 
 }
 
 #[test]
+fn ver8_what_changes_before_a_host_is_ready_is_told_then() {
+    run(async {
+        let (front, mut a) = Front::new().await;
+        let other = front.open("2025-11-25").await;
+        let mut watch = get(&front, &other, &[]).await.stream().await;
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+        let (head, _) = front.ask("/mcp", &[], &request(0, "initialize", params)).await;
+        let session = head.get("mcp-session-id").to_owned();
+        let mut stream = get(&front, &session, &[]).await.stream().await;
+        a.tell("notifications/tools/list_changed", json!({})).await;
+        a.listed(&["t", "u"]).await;
+        watch.message().await;
+        let early = tokio::time::timeout(Duration::from_millis(50), stream.next()).await;
+        assert!(early.is_err(), "{early:?}");
+        let ready = notification("notifications/initialized", json!({}));
+        assert_eq!(front.ask("/mcp", &[("Mcp-Session-Id", &session)], &ready).await.0.status, 202);
+        assert_eq!(stream.message().await["method"], "notifications/tools/list_changed");
+        front.end().await;
+    });
+}
+
+#[test]
 fn env9_arrays_are_served_in_one_revision() {
     run(async {
         let (front, mut a) = Front::new().await;

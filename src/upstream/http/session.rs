@@ -15,6 +15,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,7 +26,7 @@ use super::headers::{Accept, LAST_EVENT, SESSION};
 use super::post::{one, session_of};
 use super::stream::{General, Message as Sent, Owed, Settled, Stream, What};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway, Held, Seen, Updates};
+use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
 use crate::ident::Kind;
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
@@ -37,6 +38,7 @@ use crate::protocol::version::Revision;
 use crate::transport::upward::{AskAnswer, Happening, Upward};
 use crate::upstream::asked::Asked;
 use crate::upstream::session::modern_meta;
+use crate::upstream::subscribed::Subscribed;
 use crate::upstream::work::{Done, Work};
 use crate::upstream::{legacy, write};
 
@@ -67,6 +69,8 @@ pub(super) struct Session {
     pub(super) general: Arc<General>,
     /// What is told of the resources that it subscribed to.
     updates: Arc<Updates>,
+    /// `initialized` has come.
+    begun: Notify,
     ended: CancellationToken,
     state: Mutex<State>,
 }
@@ -79,8 +83,7 @@ struct State {
     /// The lists that it got last, by kind, and those that it was told of last.
     listed: [Option<Fingerprint>; 4],
     told: Seen,
-    /// The resources that it subscribed to, by its own spelling.
-    subscribed: HashMap<String, Held>,
+    subscribed: Subscribed,
     /// By raw id.
     running: HashMap<Bytes, Arc<Upward>, RandomState>,
     bytes: usize,
@@ -132,15 +135,15 @@ enum Step {
 /// What takes time.
 enum Task {
     Work(Work),
-    /// To be told of changes of a resource.
-    Subscribe(String),
+    /// To be told of changes of a resource; with the number of that request once it has its place.
+    Subscribe(String, u64),
 }
 
 impl Task {
     fn size(&self) -> usize {
         match self {
             Self::Work(work) => work.size(),
-            Self::Subscribe(uri) => uri.len(),
+            Self::Subscribe(uri, _) => uri.len(),
         }
     }
 }
@@ -170,7 +173,7 @@ impl Session {
         self.ended.cancel();
         let (running, subscribed) = {
             let mut state = self.state();
-            (std::mem::take(&mut state.running), std::mem::take(&mut state.subscribed))
+            (std::mem::take(&mut state.running), state.subscribed.clear())
         };
         running.values().for_each(|upward| upward.give_up("the session has ended"));
         drop(subscribed);
@@ -243,7 +246,7 @@ impl Session {
                 let call = Call::read(known, line, index, params).map_err(Failure::bad_call)?;
                 let uri = json::text_of(call.target()).unwrap_or_default().into_owned();
                 if known == Method::Subscribe {
-                    return Ok(Step::Run(Task::Subscribe(uri), self.caller()));
+                    return Ok(Step::Run(Task::Subscribe(uri, 0), self.caller()));
                 }
                 // What was not subscribed to needs no more.
                 let held = self.state().subscribed.remove(&uri);
@@ -274,7 +277,8 @@ impl Session {
     }
 
     /// A place for a request (ENV-2).
-    fn enter(self: &Arc<Self>, id: Bytes, size: usize) -> Result<Running, Failure> {
+    fn enter(self: &Arc<Self>, id: Bytes, task: &mut Task) -> Result<Running, Failure> {
+        let size = task.size();
         let upward = Arc::new(Upward::default());
         let mut state = self.state();
         if state.running.len() >= MAX_RUNNING || state.bytes + size > MAX_BYTES {
@@ -288,6 +292,9 @@ impl Session {
         }
         state.running.insert(id.clone(), Arc::clone(&upward));
         state.bytes += size;
+        if let Task::Subscribe(uri, number) = task {
+            *number = state.subscribed.begin(uri);
+        }
         drop(state);
         Ok(Running { session: Arc::clone(self), id, upward, size })
     }
@@ -303,18 +310,23 @@ impl Session {
                 self.note(&done);
                 write::done(&mut pieces, &running.id, self.revision, &done);
             }
-            Task::Subscribe(uri) => {
+            Task::Subscribe(uri, number) => {
                 let held = tokio::select! {
                     biased;
-                    _ = running.upward.happening() => return,
-                    held = self.gateway.subscribe(&uri, &caller, &self.updates) => held,
+                    _ = running.upward.happening() => None,
+                    held = self.gateway.subscribe(&uri, &caller, &self.updates) => Some(held),
                 };
-                match held.and_then(|held| held.ok_or_else(|| Failure::not_subscribed(&uri))) {
-                    Ok(held) => {
-                        self.state().subscribed.insert(uri, held);
-                        write::result(&mut pieces, &running.id, self.revision, "");
-                    }
-                    Err(failure) => write::failure(&mut pieces, Some(&running.id), &failure),
+                let (held, failure) = match held {
+                    Some(Ok(Some(held))) => (Some(held), None),
+                    Some(Ok(None)) => (None, Some(Failure::not_subscribed(&uri))),
+                    Some(Err(failure)) => (None, Some(failure)),
+                    None => (None, None),
+                };
+                let gone = self.state().subscribed.finish(&uri, number, held);
+                drop(gone);
+                match failure {
+                    None => write::result(&mut pieces, &running.id, self.revision, ""),
+                    Some(failure) => write::failure(&mut pieces, Some(&running.id), &failure),
                 }
             }
         }
@@ -370,7 +382,11 @@ impl Session {
     /// Takes a notification of the host in.
     pub(super) fn notified(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
         match Method::parse(method.of(line)) {
-            Some(Method::Initialized) => self.state().initialized = true,
+            Some(Method::Initialized) => {
+                self.state().initialized = true;
+                // What changed since the session was opened has waited for this.
+                self.begun.notify_one();
+            }
             Some(Method::Cancelled) => self.cancel(line, index, params),
             Some(Method::RootsChanged) => self.gateway.roots_changed(&self.who.principal, Some(self.number)),
             _ => {}
@@ -456,7 +472,7 @@ impl Session {
             log_level: None,
             listed: [None; 4],
             told: *front.gateway.changes(who.profile).borrow(),
-            subscribed: HashMap::new(),
+            subscribed: Subscribed::default(),
             running: HashMap::default(),
             bytes: 0,
             streams: VecDeque::new(),
@@ -475,6 +491,7 @@ impl Session {
             asked: Arc::default(),
             general,
             updates: Arc::default(),
+            begun: Notify::new(),
             ended: CancellationToken::new(),
             state: Mutex::new(state),
         };
@@ -489,8 +506,8 @@ impl Session {
                 self.general.push(pieces.finish(), What::Answer);
                 Ok(())
             }
-            Step::Run(task, caller) => {
-                let running = self.enter(line.slice(id.range()), task.size())?;
+            Step::Run(mut task, caller) => {
+                let running = self.enter(line.slice(id.range()), &mut task)?;
                 let stream = Stream::into_general(&self.general);
                 let owed = stream.owe();
                 self.tasks.spawn(Arc::clone(self).run(task, caller, stream, owed, running));
@@ -524,6 +541,7 @@ impl Session {
                     out.push(None, vec![legacy::updated(&uri).into()]);
                 },
                 Ok(()) = changes.changed() => {}
+                () = self.begun.notified() => {}
             }
         }
     }
@@ -582,15 +600,15 @@ pub(super) async fn request(
     let id = line.slice(id.range());
     let begun = session.step(line, index, &id, method, params).and_then(|step| match step {
         Step::Now(pieces) => Ok(Err(pieces)),
-        Step::Run(work, caller) => Ok(Ok((session.enter(id.clone(), work.size())?, work, caller))),
+        Step::Run(mut task, caller) => Ok(Ok((session.enter(id.clone(), &mut task)?, task, caller))),
     });
-    let (running, work, caller) = match begun {
+    let (running, task, caller) = match begun {
         Ok(Ok(begun)) => begun,
         Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, pieces),
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
     let stream = session.new_stream(accept);
-    let doing = Arc::clone(session).run(work, caller, Arc::clone(&stream), stream.owe(), running);
+    let doing = Arc::clone(session).run(task, caller, Arc::clone(&stream), stream.owe(), running);
     let mut adopted = Adopted { doing: Some(Box::pin(doing)), tasks: front.tasks.clone() };
     let settled = poll_fn(|cx| {
         if adopted.doing.as_mut().is_some_and(|doing| doing.as_mut().poll(cx).is_ready()) {
@@ -641,10 +659,10 @@ pub(super) async fn batch(
                         stream.owe().give(pieces.finish());
                         Ok(())
                     }
-                    Step::Run(work, caller) => {
-                        let running = session.enter(element.slice(id.range()), work.size())?;
+                    Step::Run(mut task, caller) => {
+                        let running = session.enter(element.slice(id.range()), &mut task)?;
                         let owed = stream.owe();
-                        front.tasks.spawn(Arc::clone(session).run(work, caller, Arc::clone(&stream), owed, running));
+                        front.tasks.spawn(Arc::clone(session).run(task, caller, Arc::clone(&stream), owed, running));
                         Ok(())
                     }
                 });
