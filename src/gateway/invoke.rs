@@ -125,7 +125,8 @@ impl Gateway {
         }
         let name = json::text_of(call.target()).unwrap_or_default();
         let catalogue = self.lists.catalogue(caller.profile);
-        let mirror = catalogue.resolve(Kind::Tool, &name).and_then(|route| route.mirror.as_deref());
+        let route = catalogue.resolve(Kind::Tool, &name).or_else(|| catalogue.alias(&name));
+        let mirror = route.and_then(|route| route.mirror.as_deref());
         mirror.map_or(Ok(()), |params| {
             headers::check(params, headers, call.arguments()).map_err(|why| Failure::header_mismatch(&why))
         })

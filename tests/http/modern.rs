@@ -11,6 +11,32 @@ use super::front::{Front, Setup, run};
 
 const META: &str = "io.modelcontextprotocol/protocolVersion";
 
+#[test]
+fn hdr2_headers_repeat_the_arguments_of_a_tool_by_either_of_its_names() {
+    run(async {
+        let (front, mut a) = Front::new().await;
+        let mut changes = front.world.gateway.changes(0);
+        changes.borrow_and_update();
+        a.tell("notifications/tools/list_changed", json!({})).await;
+        let asked = a.expect("tools/list").await;
+        let schema = json!({"type": "object", "properties": {"place": {"type": "string", "x-mcp-header": "Place"}}});
+        a.result(
+            &asked,
+            json!({"tools": [{"name": "t", "inputSchema": schema, "_meta": {"ui": {"resourceUri": "ui://w"}}}]}),
+        )
+        .await;
+        changes.changed().await.unwrap();
+        for name in ["a__t", "t"] {
+            let message = request(1, "tools/call", modern(json!({"name": name, "arguments": {"place": "here"}})));
+            let usual = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", name)];
+            let (head, answer) =
+                front.ask("/mcp", &[&usual[..], &[("Mcp-Param-Place", "there")]].concat(), &message).await;
+            assert_eq!((head.status, &answer["error"]["code"]), (400, &json!(-32020)), "{name}: {answer}");
+        }
+        front.end().await;
+    });
+}
+
 /// Changes of a good call of `a__t`: headers by name (`-` = left out), what is wrong, the status and the code.
 #[test]
 fn d075_d087_headers_must_say_what_the_body_says() {
