@@ -17,7 +17,7 @@ use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
 use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, ProfileSettings, Settings};
 use crate::gateway::{LIST_DEADLINE, Pace};
-use crate::upstream::http;
+use crate::upstream::http::{self, Limits};
 
 /// The longest that running requests hold up the end. Shorter than `TimeoutStopSec=` of our unit by what the servers
 /// need after it.
@@ -64,7 +64,7 @@ async fn listen(inherited: Inherited, address: SocketAddr) -> anyhow::Result<Tcp
 async fn serve(
     daemon: Daemon,
     listener: TcpListener,
-    http: &HttpSettings,
+    settings: &HttpSettings,
     auth: &AuthSettings,
     profiles: &[ProfileSettings],
 ) -> anyhow::Result<Ended> {
@@ -84,8 +84,11 @@ async fn serve(
         stopping.cancelled().await;
         systemd::tell(&[NotifyState::Stopping]);
     });
+    let gateway = Arc::clone(&daemon.gateway);
+    let limits = Limits::default();
+    let serving = http::serve(limits, gateway, listener, settings, auth, profiles, &stop, &daemon.tasks);
     let served = tokio::select! {
-        served = http::serve(Arc::clone(&daemon.gateway), listener, http, auth, profiles, &stop, &daemon.tasks) => served,
+        served = serving => served,
         () = hurry.cancelled() => Ok(()),
         () = async { stop.cancelled().await; sleep(DRAIN).await } => {
             tracing::warn!("requests still ran {} s after the end was asked for", DRAIN.as_secs());

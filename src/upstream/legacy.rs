@@ -1,41 +1,73 @@
-//! The legacy era on the host's side: `initialize`, `ping`, and which revision was agreed on (VER-6).
+//! The legacy era on the host's side: what `initialize` agrees on (VER-6), and the words that only this era has, for
+//! the sessions of both transports.
+
+use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::gateway::Offers;
+use crate::gateway::{Failure, Gateway, Offers};
 use crate::ident::Kind;
 use crate::protocol::capability::{Capabilities, UI};
-use crate::protocol::json;
+use crate::protocol::json::{self, Index};
+use crate::protocol::level::LogLevel;
+use crate::protocol::message::{Part, pick};
 use crate::protocol::meta::IMPLEMENTATION;
 use crate::protocol::version::{Era, Revision};
 
 #[derive(Deserialize)]
 struct Proposed<'a> {
     #[serde(rename = "protocolVersion", borrow)]
-    protocol_version: std::borrow::Cow<'a, str>,
+    protocol_version: Cow<'a, str>,
 }
 
 /// The revision for a host that proposes one in the raw params of `initialize`: its own when it is a legacy one
 /// of ours, else our latest. Never a modern one.
-pub(super) fn agree(params: &[u8]) -> Option<Revision> {
+fn agree(params: &[u8]) -> Option<Revision> {
     let proposed: Proposed<'_> = serde_json::from_slice(params).ok()?;
     let known = Revision::parse(&proposed.protocol_version).filter(|revision| revision.era() == Era::Legacy);
     Some(known.unwrap_or(Revision::LATEST_LEGACY))
 }
 
 /// What a host declares in the raw params of `initialize`.
-pub(super) fn capabilities(params: &[u8]) -> Capabilities {
+fn capabilities(params: &[u8]) -> Capabilities {
     let declared = json::members(params).find(|entry| entry.is("capabilities"));
     declared.map(|declared| Capabilities::read(declared.value)).unwrap_or_default()
 }
 
+/// What an `initialize` agreed on.
+pub(super) struct Opened {
+    pub(super) revision: Revision,
+    pub(super) capabilities: Capabilities,
+    /// The members of the answer.
+    pub(super) members: String,
+}
+
+/// Reads the raw params of an `initialize` and makes the answer.
+pub(super) fn open(gateway: &Gateway, profile: usize, params: &[u8]) -> Result<Opened, Failure> {
+    let revision = agree(params).ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))?;
+    let capabilities = capabilities(params);
+    let members = initialize_result(revision, &gateway.offers(profile), &capabilities, &gateway.instructions(profile));
+    Ok(Opened { revision, capabilities, members })
+}
+
+/// The level that a `logging/setLevel` asks for (LOG-2).
+pub(super) fn level(line: &[u8], index: &Index, params: Option<Part>) -> Result<LogLevel, Failure> {
+    let level = params.and_then(|params| {
+        let ([level], _) = pick(line, index, params, ["level"]).ok()?;
+        LogLevel::parse(level?.of(line))
+    });
+    level.ok_or_else(|| Failure::bad_params("an unknown log level"))
+}
+
+/// Whose raw id a `notifications/cancelled` names, and why (CAN-1).
+pub(super) fn cancelled<'a>(line: &'a [u8], index: &Index, params: Option<Part>) -> Option<(&'a [u8], Cow<'a, str>)> {
+    let ([id, reason], _) = pick(line, index, params?, ["requestId", "reason"]).ok()?;
+    let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
+    Some((id?.of(line), reason.unwrap_or_default()))
+}
+
 /// The members of our answer to `initialize`. Apps are offered to a host that shows them itself (§9.1).
-pub(super) fn initialize_result(
-    revision: Revision,
-    offers: &Offers,
-    capabilities: &Capabilities,
-    instructions: &str,
-) -> String {
+fn initialize_result(revision: Revision, offers: &Offers, capabilities: &Capabilities, instructions: &str) -> String {
     let mut text = format!(r#""protocolVersion":"{}","capabilities":"#, revision.as_str());
     push_offers(&mut text, offers, revision, capabilities.ui.is_some());
     text.push_str(",\"serverInfo\":");

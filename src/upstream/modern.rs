@@ -8,10 +8,27 @@ use super::legacy::{push_instructions, push_offers, quoted};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Offers};
 use crate::ident::Kind;
-use crate::protocol::json;
+use crate::protocol::json::{self, Index};
 use crate::protocol::level::LogLevel;
+use crate::protocol::message::{Part, pick};
 use crate::protocol::meta::{CLIENT_CAPABILITIES, RequestMeta, SUBSCRIPTION_ID};
 use crate::protocol::version::{Era, Revision};
+
+/// The `_meta` of a request and its version, when it is a modern one (VER-1).
+pub(super) fn modern_meta<'a>(
+    line: &'a Bytes,
+    index: &Index,
+    params: Option<Part>,
+) -> Result<Option<(RequestMeta<'a>, &'a [u8])>, Failure> {
+    let Some(params) = params else { return Ok(None) };
+    let ([meta], _) = pick(line, index, params, ["_meta"]).map_err(|_| Failure::bad_params("_meta stands twice"))?;
+    let Some(meta) = meta else { return Ok(None) };
+    let meta = RequestMeta::read(meta.of(line));
+    if meta.twice {
+        return Err(Failure::bad_params("a key of _meta stands twice"));
+    }
+    Ok(meta.version.map(|version| (meta, version)))
+}
 
 /// Checks what a modern request says of itself (VER-4, VER-5); answers its revision.
 pub(super) fn check(meta: &RequestMeta<'_>, version: &[u8]) -> Result<Revision, Failure> {

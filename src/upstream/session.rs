@@ -16,9 +16,10 @@ use tokio_util::task::TaskTracker;
 
 use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
-use super::modern::{self, Listen};
+use super::legacy::Opened;
+use super::modern::{self, Listen, modern_meta};
 use super::subscribed::Subscribed;
-use super::work::{Done, Work, subscribe_all};
+use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
@@ -27,8 +28,7 @@ use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
-use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
-use crate::protocol::meta::RequestMeta;
+use crate::protocol::message::{Message, NoMessage, Part, Why};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::outbox::Outbox;
@@ -77,6 +77,8 @@ struct State {
     subscribed: Subscribed,
     /// What is told of them; made with the first.
     updates: Option<Arc<Updates>>,
+    /// What changed before that: it is told with it.
+    missed: BTreeSet<Kind>,
     /// The lists that it got last, by kind.
     listed: [Option<Fingerprint>; 4],
 }
@@ -284,19 +286,15 @@ impl Session {
                     (Some(Method::Initialize), _) if in_batch => return Err((reply, Failure::misplaced_initialize())),
                     (Some(Method::Initialize), _) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
-                        let revision = attempt!(
-                            legacy::agree(params)
-                                .ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))
-                        );
-                        let capabilities = legacy::capabilities(params);
-                        let (offers, instructions) = (self.gateway.offers(PROFILE), self.gateway.instructions(PROFILE));
-                        let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
+                        let Opened { revision, capabilities, members } =
+                            attempt!(legacy::open(&self.gateway, PROFILE, params));
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
                         // A session that is opened anew has set and subscribed to nothing, and is told nothing yet.
                         state.log_level = None;
                         state.initialized = false;
+                        state.missed.clear();
                         let before = state.subscribed.clear();
                         drop(state);
                         drop(before);
@@ -328,7 +326,13 @@ impl Session {
 
     fn notification(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
         match Method::parse(method.of(line)) {
-            Some(Method::Initialized) => self.state().initialized = true,
+            Some(Method::Initialized) => {
+                let mut state = self.state();
+                state.initialized = true;
+                for kind in std::mem::take(&mut state.missed) {
+                    self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
+                }
+            }
             Some(Method::Cancelled) => self.cancel(line, index, params),
             Some(Method::RootsChanged) if self.state().legacy.is_some() => {
                 let caller = self.legacy_caller(Revision::LATEST_LEGACY);
@@ -340,13 +344,10 @@ impl Session {
 
     /// CAN-1: by the raw id; what does not run is ignored.
     fn cancel(&self, line: &Bytes, index: &Index, params: Option<Part>) {
-        let Some(params) = params else { return };
-        let Ok(([Some(id), reason], _)) = pick(line, index, params, ["requestId", "reason"]) else { return };
-        let id = id.of(line);
+        let Some((id, reason)) = legacy::cancelled(line, index, params) else { return };
         // Its id is free at once: the host waits for no answer (ENV-2).
         if let Some((_, upward)) = self.running.remove(id) {
-            let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
-            upward.give_up(reason.as_deref().unwrap_or(""));
+            upward.give_up(&reason);
         }
         self.state().listens.retain(|stream| stream.listen.id != id);
     }
@@ -366,11 +367,10 @@ impl Session {
         reply: ReplyTo,
     ) -> Result<(), (ReplyTo, Failure)> {
         if method == Method::SetLevel {
-            let level = params.and_then(|params| {
-                let ([level], _) = pick(line, index, params, ["level"]).ok()?;
-                LogLevel::parse(level?.of(line))
-            });
-            let Some(level) = level else { return Err((reply, Failure::bad_params("an unknown log level"))) };
+            let level = match legacy::level(line, index, params) {
+                Ok(level) => level,
+                Err(failure) => return Err((reply, failure)),
+            };
             self.state().log_level = Some(level);
             reply.send(|out, id| write::result(out, id, revision, ""));
             return Ok(());
@@ -582,18 +582,13 @@ impl Session {
     /// Tells the host of the lists that have changed, unless it has the new ones already (SUB-1, SUB-2).
     pub(super) fn lists_changed(&self, before: &Seen, now: &Seen) {
         let mut state = self.state();
-        let listed = state.listed;
-        let news = |kind: Kind| before.kind(kind) != now.kind(kind) && listed[kind.index()] != Some(now.kind(kind));
-        for (kind, changed) in [
-            (Kind::Tool, news(Kind::Tool)),
-            (Kind::Prompt, news(Kind::Prompt)),
-            (Kind::Resource, news(Kind::Resource) || news(Kind::Template)),
-        ] {
-            if !changed {
-                continue;
-            }
-            if state.legacy.is_some() && state.initialized {
-                self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
+        for kind in changed(before, now, &state.listed) {
+            match state.legacy {
+                Some(_) if state.initialized => {
+                    self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
+                }
+                Some(_) => drop(state.missed.insert(kind)),
+                None => {}
             }
             for stream in state.listens.iter_mut().filter(|stream| stream.listen.wants(kind)) {
                 match &mut stream.early {
@@ -618,20 +613,4 @@ impl Session {
             });
         }
     }
-}
-
-/// The `_meta` of a request and its version, when it is a modern one (VER-1).
-pub(super) fn modern_meta<'a>(
-    line: &'a Bytes,
-    index: &Index,
-    params: Option<Part>,
-) -> Result<Option<(RequestMeta<'a>, &'a [u8])>, Failure> {
-    let Some(params) = params else { return Ok(None) };
-    let ([meta], _) = pick(line, index, params, ["_meta"]).map_err(|_| Failure::bad_params("_meta stands twice"))?;
-    let Some(meta) = meta else { return Ok(None) };
-    let meta = RequestMeta::read(meta.of(line));
-    if meta.twice {
-        return Err(Failure::bad_params("a key of _meta stands twice"));
-    }
-    Ok(meta.version.map(|version| (meta, version)))
 }

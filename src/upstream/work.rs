@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use crate::caller::Caller;
-use crate::gateway::{Failure, Gateway, Held, ItemList, Outcome, Updates};
+use crate::gateway::{Failure, Fingerprint, Gateway, Held, ItemList, Outcome, Seen, Updates};
 use crate::ident::Kind;
 use crate::protocol::call::Call;
 use crate::protocol::json::Index;
@@ -130,6 +130,22 @@ fn cursor(line: &Bytes, index: &Index, params: Option<Part>) -> Result<Option<By
         }
         _ => Err(Failure::bad_params("params must be an object")),
     }
+}
+
+/// The kinds of lists that differ between two looks, but for those that a host got since (SUB-1, SUB-2). Templates
+/// come with resources.
+pub(super) fn changed(
+    before: &Seen,
+    now: &Seen,
+    listed: &[Option<Fingerprint>; 4],
+) -> impl Iterator<Item = Kind> + use<> {
+    let is_new = |kind: Kind| before.kind(kind) != now.kind(kind) && listed[kind.index()] != Some(now.kind(kind));
+    let kinds = [
+        (Kind::Tool, is_new(Kind::Tool)),
+        (Kind::Prompt, is_new(Kind::Prompt)),
+        (Kind::Resource, is_new(Kind::Resource) || is_new(Kind::Template)),
+    ];
+    kinds.into_iter().filter_map(|(kind, is_new)| is_new.then_some(kind))
 }
 
 /// Subscribes to all of these resources, as far as they are told of within the time; answers what is held and which.

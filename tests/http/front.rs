@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onegate::config::settings::{ApiKey, AuthMode, AuthSettings, HttpSettings, ProfileSettings};
-use onegate::upstream::http::{Limits, serve_within};
+use onegate::upstream::http::{Limits, serve};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 use tokio::net::TcpListener;
@@ -59,7 +59,7 @@ impl Front {
         let (gateway, stop, tasks) = (world.gateway.clone(), world.stop.clone(), world.tasks.clone());
         let profiles = [ProfileSettings::everything()];
         let serving = world.tasks.spawn(async move {
-            serve_within(setup.limits, gateway, listener, &setup.http, &auth, &profiles, &stop, &tasks).await
+            serve(setup.limits, gateway, listener, &setup.http, &auth, &profiles, &stop, &tasks).await
         });
         // The change from nothing to this list has been told.
         changes.changed().await.unwrap();

@@ -106,6 +106,7 @@ fn without_a_certificate_it_does_not_start() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let auth = onegate::config::settings::AuthSettings::default();
         let served = onegate::upstream::http::serve(
+            onegate::upstream::http::Limits::default(),
             world.gateway.clone(),
             listener,
             &http,

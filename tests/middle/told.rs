@@ -204,6 +204,32 @@ async fn sub10_an_unsubscription_overtakes_the_subscription_that_still_runs() {
     world.end().await;
 }
 
+/// The same when the session is opened anew meanwhile, which is told nothing before it is ready; what changed until
+/// then is told then (VER-8).
+#[tokio::test(start_paused = true)]
+async fn ver8_a_session_that_is_opened_anew_begins_with_nothing() {
+    let (world, mut a) = one(Era::Legacy, |_| {}).await;
+    let mut host = world.host();
+    Era::Legacy.open(&mut host).await;
+    host.ask(1, "resources/subscribe", json!({"uri": "x:1"})).await;
+    let slow = a.expect("resources/subscribe").await;
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
+    host.ask(2, "initialize", params).await;
+    host.answer(2).await;
+    a.end.result(&slow, json!({})).await;
+    host.answer(1).await;
+    assert_eq!(serve_subscribe(&mut a).await, ["unsubscribe x:1"]);
+    a.tools = json!([]);
+    a.tell("notifications/tools/list_changed", json!({})).await;
+    a.settle().await;
+    host.quiet(Duration::from_secs(2)).await;
+    host.tell("notifications/initialized", json!({})).await;
+    host.expect("notifications/tools/list_changed").await;
+    host.quiet(Duration::from_secs(2)).await;
+    world.end().await;
+}
+
 /// SUB-5, SUB-10: refused by the server, by policy, or owned by nobody.
 #[tokio::test(start_paused = true)]
 async fn sub5_sub10_what_is_not_told_of_is_left_out_or_refused() {

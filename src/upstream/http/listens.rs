@@ -11,9 +11,9 @@ use super::body::{self, Pipe, Reply, refusal};
 use super::front::Front;
 use crate::caller::Caller;
 use crate::gateway::{Failure, Updates};
-use crate::ident::{Kind, Principal};
+use crate::ident::Principal;
 use crate::upstream::modern::Listen;
-use crate::upstream::work::subscribe_all;
+use crate::upstream::work::{changed, subscribe_all};
 
 /// Streams of one principal, at most (SUB-13).
 const MAX_EACH: usize = 16;
@@ -81,15 +81,8 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
                 () = stop.cancelled() => break,
                 Ok(()) = changes.changed() => {
                     let now = *changes.borrow_and_update();
-                    let is_new = |kind: Kind| seen.kind(kind) != now.kind(kind);
-                    for (kind, changed) in [
-                        (Kind::Tool, is_new(Kind::Tool)),
-                        (Kind::Prompt, is_new(Kind::Prompt)),
-                        (Kind::Resource, is_new(Kind::Resource) || is_new(Kind::Template)),
-                    ] {
-                        if changed && listen.wants(kind) {
-                            out.push(None, vec![listen.changed(kind).into()]);
-                        }
+                    for kind in changed(&seen, &now, &[None; 4]).filter(|&kind| listen.wants(kind)) {
+                        out.push(None, vec![listen.changed(kind).into()]);
                     }
                     seen = now;
                 }

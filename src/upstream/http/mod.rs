@@ -95,21 +95,8 @@ impl Default for Limits {
 /// Serves hosts until `stop` is cancelled, then lets what runs end, for a few seconds at most.
 ///
 /// The first of `profiles` is shown at `/mcp`, each at `/mcp/<name>`. What outlives a connection belongs to `tasks`.
+#[expect(clippy::too_many_arguments, reason = "each is a thing of its own, and this is called once")]
 pub async fn serve(
-    gateway: Arc<Gateway>,
-    listener: TcpListener,
-    settings: &HttpSettings,
-    auth: &AuthSettings,
-    profiles: &[ProfileSettings],
-    stop: &CancellationToken,
-    tasks: &TaskTracker,
-) -> std::io::Result<()> {
-    serve_within(Limits::default(), gateway, listener, settings, auth, profiles, stop, tasks).await
-}
-
-/// [`serve`] with other bounds.
-#[expect(clippy::too_many_arguments, reason = "each is a thing of its own, and this is called twice")]
-pub async fn serve_within(
     limits: Limits,
     gateway: Arc<Gateway>,
     listener: TcpListener,

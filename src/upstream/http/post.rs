@@ -16,7 +16,7 @@ use crate::protocol::json::Index;
 use crate::protocol::message::{Message, NoMessage, Why};
 use crate::protocol::meta::PROTOCOL_VERSION;
 use crate::protocol::method::Method;
-use crate::upstream::session::modern_meta;
+use crate::upstream::modern::modern_meta;
 
 /// Serves a POST to the endpoint.
 pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body: Incoming) -> Response<Reply> {

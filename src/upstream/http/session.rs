@@ -32,14 +32,15 @@ use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
-use crate::protocol::message::{Message, NoMessage, Part, Why, pick};
+use crate::protocol::message::{Message, NoMessage, Part, Why};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::upward::{AskAnswer, Happening, Upward};
 use crate::upstream::asked::Asked;
-use crate::upstream::session::modern_meta;
+use crate::upstream::legacy::Opened;
+use crate::upstream::modern::modern_meta;
 use crate::upstream::subscribed::Subscribed;
-use crate::upstream::work::{Done, Work};
+use crate::upstream::work::{Done, Work, changed};
 use crate::upstream::{legacy, write};
 
 /// Requests of one session that run at once, at most, and the bytes that they hold.
@@ -237,11 +238,8 @@ impl Session {
         let mut pieces = Pieces::new();
         if matches!(known, Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {
             if known == Method::SetLevel {
-                let level = params.and_then(|params| {
-                    let ([level], _) = pick(line, index, params, ["level"]).ok()?;
-                    LogLevel::parse(level?.of(line))
-                });
-                self.state().log_level = Some(level.ok_or_else(|| Failure::bad_params("an unknown log level"))?);
+                let level = legacy::level(line, index, params)?;
+                self.state().log_level = Some(level);
             } else if known != Method::Ping {
                 let call = Call::read(known, line, index, params).map_err(Failure::bad_call)?;
                 let uri = json::text_of(call.target()).unwrap_or_default().into_owned();
@@ -395,28 +393,21 @@ impl Session {
 
     /// CAN-1: by the raw id; what does not run is ignored. Its stream ends without an answer.
     fn cancel(&self, line: &Bytes, index: &Index, params: Option<Part>) {
-        let Some(params) = params else { return };
-        let Ok(([Some(id), reason], _)) = pick(line, index, params, ["requestId", "reason"]) else { return };
-        let given_up = self.state().running.remove(id.of(line));
+        let Some((id, reason)) = legacy::cancelled(line, index, params) else { return };
+        let given_up = self.state().running.remove(id);
         if let Some(upward) = given_up {
-            let reason = reason.and_then(|reason| json::text_of(reason.of(line)));
-            upward.give_up(reason.as_deref().unwrap_or(""));
+            upward.give_up(&reason);
         }
     }
 
     /// The kinds of lists whose changes the host has to be told of now (SUB-1, SUB-2).
-    fn news(&self, now: &Seen) -> Vec<Kind> {
+    fn news(&self, now: &Seen) -> impl Iterator<Item = Kind> + use<> {
         let mut state = self.state();
-        if !state.initialized {
-            return Vec::new();
+        let kinds = state.initialized.then(|| changed(&state.told, now, &state.listed));
+        if kinds.is_some() {
+            state.told = *now;
         }
-        let is_new =
-            |kind: Kind| state.told.kind(kind) != now.kind(kind) && state.listed[kind.index()] != Some(now.kind(kind));
-        let mut kinds: Vec<_> = [Kind::Tool, Kind::Prompt].into_iter().filter(|&kind| is_new(kind)).collect();
-        // Templates come with resources.
-        kinds.extend((is_new(Kind::Resource) || is_new(Kind::Template)).then_some(Kind::Resource));
-        state.told = *now;
-        kinds
+        kinds.into_iter().flatten()
     }
 
     fn reading(self: &Arc<Self>) -> Reading {
@@ -462,11 +453,7 @@ impl Session {
         general: Arc<General>,
     ) -> Result<(Self, String), Failure> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let revision =
-            legacy::agree(params).ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))?;
-        let capabilities = legacy::capabilities(params);
-        let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
-        let members = legacy::initialize_result(revision, &offers, &capabilities, &instructions);
+        let Opened { revision, capabilities, members } = legacy::open(&front.gateway, who.profile, params)?;
         let state = State {
             initialized: false,
             log_level: None,

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -22,6 +23,38 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_WAITING: usize = 64;
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
+/// Who reads, and what wakes him. The newest reader takes the place of the one before, which goes no further (SES-5).
+#[derive(Default)]
+struct Readers {
+    last: AtomicU64,
+    told: Notify,
+}
+
+impl Readers {
+    /// A new one.
+    fn enter(&self) -> u64 {
+        let reader = self.last.fetch_add(1, Relaxed) + 1;
+        self.told.notify_waiters();
+        reader
+    }
+
+    fn is_last(&self, reader: u64) -> bool {
+        self.last.load(Relaxed) == reader
+    }
+
+    /// Waits until there is something.
+    async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let mut told = pin!(self.told.notified());
+            told.as_mut().enable();
+            if let Some(found) = look() {
+                return found;
+            }
+            told.await;
+        }
+    }
+}
+
 /// The stream of a POST.
 pub(super) struct Stream {
     /// Its name in the session.
@@ -31,7 +64,7 @@ pub(super) struct Stream {
     /// All goes there instead of being kept (HTTP+SSE).
     to: Option<Arc<General>>,
     state: Mutex<State>,
-    told: Notify,
+    readers: Readers,
 }
 
 /// An event that is kept.
@@ -57,8 +90,6 @@ struct State {
     /// Something else than an answer was sent.
     other: bool,
     ended: Option<Instant>,
-    /// Which reader is the last one: only that one goes on (SES-5).
-    reader: u64,
 }
 
 /// What a stream has for its reader.
@@ -103,10 +134,10 @@ impl Drop for Owed {
             state.ended = Some(Instant::now());
         }
         drop(state);
-        self.0.told.notify_waiters();
+        self.0.readers.told.notify_waiters();
         if let Some(to) = &self.0.to {
             to.state().owed -= 1;
-            to.told.notify_waiters();
+            to.readers.told.notify_waiters();
         }
     }
 }
@@ -131,7 +162,7 @@ impl State {
 
 impl Stream {
     pub(super) fn new(number: u64, mute: bool) -> Arc<Self> {
-        Arc::new(Self { number, mute, to: None, state: Mutex::default(), told: Notify::new() })
+        Arc::new(Self { number, mute, to: None, state: Mutex::default(), readers: Readers::default() })
     }
 
     /// A stream that keeps nothing.
@@ -141,7 +172,7 @@ impl Stream {
             mute: false,
             to: Some(Arc::clone(to)),
             state: Mutex::default(),
-            told: Notify::new(),
+            readers: Readers::default(),
         })
     }
 
@@ -183,7 +214,7 @@ impl Stream {
             state.loosen(number);
         }
         drop(state);
-        self.told.notify_waiters();
+        self.readers.told.notify_waiters();
         number
     }
 
@@ -203,32 +234,20 @@ impl Stream {
 
     /// The same, waited for.
     pub(super) async fn settle(&self) -> Settled {
-        loop {
-            let mut told = pin!(self.told.notified());
-            told.as_mut().enable();
-            if let Some(settled) = self.settled() {
-                return settled;
-            }
-            told.await;
-        }
+        self.readers.until(|| self.settled()).await
     }
 
-    /// A new reader, which takes the place of the one before.
+    /// A new reader.
     pub(super) fn reader(&self) -> u64 {
-        let mut state = self.state();
-        state.reader += 1;
-        let reader = state.reader;
-        drop(state);
-        self.told.notify_waiters();
-        reader
+        self.readers.enter()
     }
 
     /// The first event from `from` on.
     fn next(&self, reader: u64, from: u64) -> Next {
-        let state = self.state();
-        if state.reader != reader {
+        if !self.readers.is_last(reader) {
             return Next::End;
         }
+        let state = self.state();
         match state.events.get(state.events.partition_point(|event| event.number < from)) {
             Some(event) => Next::Event(event.number, event.message.clone()),
             None if state.owed == 0 => Next::End,
@@ -238,15 +257,12 @@ impl Stream {
 
     /// The same, waited for.
     pub(super) async fn read(&self, reader: u64, from: u64) -> Option<(u64, Message)> {
-        loop {
-            let mut told = pin!(self.told.notified());
-            told.as_mut().enable();
-            match self.next(reader, from) {
-                Next::Event(number, message) => return Some((number, message)),
-                Next::End => return None,
-                Next::Nothing => told.await,
-            }
-        }
+        let next = || match self.next(reader, from) {
+            Next::Event(number, message) => Some(Some((number, message))),
+            Next::End => Some(None),
+            Next::Nothing => None,
+        };
+        self.readers.until(next).await
     }
 
     /// When it ended, and how much it keeps.
@@ -264,7 +280,7 @@ fn size(message: &Message) -> usize {
 #[derive(Default)]
 pub(super) struct General {
     state: Mutex<Waiting>,
-    told: Notify,
+    readers: Readers,
 }
 
 #[derive(Default)]
@@ -276,7 +292,6 @@ struct Waiting {
     broken: bool,
     /// Answers that are still to come.
     owed: usize,
-    reader: u64,
 }
 
 impl General {
@@ -303,53 +318,38 @@ impl General {
             state.messages.push_back((message, notification));
         }
         drop(state);
-        self.told.notify_waiters();
+        self.readers.told.notify_waiters();
     }
 
-    /// A new reader, which takes the place of the one before.
+    /// A new reader.
     pub(super) fn reader(&self) -> u64 {
-        let mut state = self.state();
-        state.reader += 1;
-        let reader = state.reader;
-        drop(state);
-        self.told.notify_waiters();
-        reader
+        self.readers.enter()
     }
 
     /// Waits until no answer is to come and all that came is taken.
     pub(super) async fn settled(&self) {
-        loop {
-            let mut told = pin!(self.told.notified());
-            told.as_mut().enable();
-            {
-                let state = self.state();
-                if state.owed == 0 && state.messages.is_empty() {
-                    return;
-                }
-            }
-            told.await;
-        }
+        let settled = || {
+            let state = self.state();
+            (state.owed == 0 && state.messages.is_empty()).then_some(())
+        };
+        self.readers.until(settled).await;
     }
 
     /// The next message; nothing once there is another reader. Nothing is lost when the future is dropped.
     pub(super) async fn read(&self, reader: u64) -> Option<Message> {
-        loop {
-            let mut told = pin!(self.told.notified());
-            told.as_mut().enable();
-            {
-                let mut state = self.state();
-                if state.reader != reader || state.broken {
-                    return None;
-                }
-                if let Some((message, _)) = state.messages.pop_front() {
-                    state.bytes -= size(&message);
-                    drop(state);
-                    self.told.notify_waiters();
-                    return Some(message);
-                }
+        let next = || {
+            let mut state = self.state();
+            if !self.readers.is_last(reader) || state.broken {
+                return Some(None);
             }
-            told.await;
-        }
+            let (message, _) = state.messages.pop_front()?;
+            state.bytes -= size(&message);
+            drop(state);
+            // Somebody may wait until all is taken.
+            self.readers.told.notify_waiters();
+            Some(Some(message))
+        };
+        self.readers.until(next).await
     }
 }
 
