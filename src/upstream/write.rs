@@ -215,9 +215,9 @@ fn modern_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans, method:
         bytes.pop();
     }
     let mut from = spans.whole.start + 1;
-    let mut changed: Vec<_> = [spans.result_type, spans.meta].into_iter().flatten().collect();
-    changed.sort_unstable_by_key(|field| field.start);
-    for field in changed {
+    let mut changed = [spans.result_type, spans.meta];
+    changed.sort_unstable_by_key(start);
+    for field in changed.into_iter().flatten() {
         push_slice(out, line, Span { start: from, end: field.value.start });
         if spans.meta.is_some_and(|meta| meta.start == field.start) {
             push_server_info(out.bytes(), Some(field.value.of(line)));
@@ -232,15 +232,20 @@ fn modern_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans, method:
 /// Takes out what legacy hosts do not know (ENV-5); most results pass whole.
 fn legacy_result(out: &mut impl Sink, line: &Bytes, spans: &ResultSpans) {
     let meta = spans.meta.filter(|meta| is_only_server_info(meta.value.of(line)));
-    let mut gone: Vec<_> = [spans.result_type, spans.ttl_ms, spans.cache_scope, meta].into_iter().flatten().collect();
-    if gone.is_empty() {
+    let mut gone = [spans.result_type, spans.ttl_ms, spans.cache_scope, meta];
+    if gone.iter().all(Option::is_none) {
         push_slice(out, line, spans.whole);
         return;
     }
-    gone.sort_unstable_by_key(|field| field.start);
-    for kept in without(line, spans.whole, &gone) {
+    gone.sort_unstable_by_key(start);
+    for kept in without(line, spans.whole, gone.into_iter().flatten()) {
         push_slice(out, line, kept);
     }
+}
+
+/// The order of members in a line.
+fn start(field: &Option<Field>) -> Option<u32> {
+    field.map(|field| field.start)
 }
 
 /// Whether a result's `_meta` says nothing but who answers, on the server's own leg.
@@ -253,9 +258,9 @@ fn is_only_server_info(meta: &[u8]) -> bool {
 }
 
 /// What is left of an object without some of its members, in order, commas as they must be.
-fn without(line: &[u8], whole: Span, gone: &[Field]) -> Vec<Span> {
+fn without(line: &[u8], whole: Span, gone: impl Iterator<Item = Field>) -> Vec<Span> {
     let blank = |at: u32| line[at as usize].is_ascii_whitespace();
-    let mut kept = Vec::with_capacity(gone.len() + 1);
+    let mut kept = Vec::with_capacity(5);
     let mut from = whole.start;
     let mut trailing_comma = false;
     for field in gone {

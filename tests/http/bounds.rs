@@ -177,6 +177,33 @@ fn a_client_that_does_not_read_is_cut_and_holds_up_nobody() {
 }
 
 #[test]
+fn answers_that_nobody_takes_are_bounded() {
+    run(async {
+        let limits = Limits { answers: 20 << 20, ..Limits::default() };
+        let (front, mut a) = Front::with(Setup { limits, ..Setup::default() }).await;
+        let large = "x".repeat(14 << 20);
+        let mut slow = front.client().await;
+        slow.modern_call(1).await;
+        let called = a.expect("tools/call").await;
+        a.result(&called, text(&large)).await;
+        let mut ask = async |id: u32, what: &str| {
+            let mut client = front.client().await;
+            client.modern_call(id).await;
+            let called = a.expect("tools/call").await;
+            a.result(&called, text(what)).await;
+            client.answer().await.1
+        };
+        let refused = ask(2, &large).await;
+        assert_eq!((&refused["id"], &refused["error"]["data"]["reason"]), (&json!(2), &json!("limit")));
+        assert_eq!(text_of(&ask(3, "small").await), "small");
+        // There is room again when it was taken.
+        assert_eq!(text_of(&slow.answer().await.1).len(), large.len());
+        while ask(4, &large).await["error"].is_object() {}
+        front.end().await;
+    });
+}
+
+#[test]
 fn connections_are_bounded_and_the_next_one_waits() {
     run(async {
         let limits = Limits { connections: 2, idle: Duration::from_secs(60), ..short() };

@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::Limits;
 use super::connection::{Busy, Taken};
 use super::front::Front;
+use super::stream::Message;
 use crate::gateway::Failure;
 use crate::upstream::write::{self, Sink};
 
@@ -278,6 +279,39 @@ pub(super) fn events(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
+}
+
+/// Bytes of a large answer, and its part of what such answers may hold, until they are written.
+struct Counted {
+    bytes: Bytes,
+    _held: Arc<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// An answer that waits to be written. A large one that has no room beside the others that nobody takes is not kept:
+/// the host gets an error instead.
+pub(super) fn counted(front: &Front, id: &[u8], message: Message) -> Message {
+    let size: usize = message.iter().map(Bytes::len).sum();
+    if size <= SMALL {
+        return message;
+    }
+    let held =
+        u32::try_from(units(size)).ok().and_then(|units| Arc::clone(&front.answers).try_acquire_many_owned(units).ok());
+    let Some(held) = held.map(Arc::new) else {
+        let mut pieces = Pieces::new();
+        write::failure(&mut pieces, Some(id), &Failure::limit("Too many answers wait for their clients"));
+        return pieces.finish();
+    };
+    let count = |bytes: Bytes| match bytes.len() {
+        ..SHARED => bytes,
+        _ => Bytes::from_owner(Counted { bytes, _held: Arc::clone(&held) }),
+    };
+    message.into_iter().map(count).collect()
 }
 
 /// A request's body.

@@ -41,6 +41,8 @@ pub(super) struct Front {
     sse: bool,
     /// Bytes of large bodies, in KiB.
     pub(super) bodies: Arc<Semaphore>,
+    /// Bytes of large answers that wait to be written, in KiB.
+    pub(super) answers: Arc<Semaphore>,
     /// We leave: nothing new is accepted, streams end.
     pub(super) stop: CancellationToken,
     /// We have waited long enough.
@@ -89,6 +91,7 @@ impl Front {
             links: Links::default(),
             sse: settings.sse,
             bodies: Arc::new(Semaphore::new(limits.bodies / 1024)),
+            answers: Arc::new(Semaphore::new(limits.answers / 1024)),
             stop,
             cut: CancellationToken::new(),
             tasks,

@@ -41,6 +41,8 @@ pub struct Limits {
     pub body: usize,
     /// Bytes of large bodies that are held at once, over all connections.
     pub bodies: usize,
+    /// Bytes of large answers that wait for their clients, over all connections.
+    pub answers: usize,
     /// How long a head may take to arrive.
     pub head_time: Duration,
     /// How long a body may take to arrive.
@@ -76,6 +78,7 @@ impl Default for Limits {
             head: 64 << 10,
             body: 8 << 20,
             bodies: 256 << 20,
+            answers: 256 << 20,
             head_time: second * 10,
             body_time: second * 30,
             stall: second * 30,

@@ -114,12 +114,13 @@ pub(super) fn session_of(front: &Front, who: &Who, headers: &HeaderMap) -> Resul
 }
 
 /// One message as the whole answer: JSON, or the only event for who takes nothing else (HTTP-3).
-pub(super) fn one(front: &Front, accept: Accept, status: StatusCode, pieces: Pieces) -> Response<Reply> {
+pub(super) fn one(front: &Front, accept: Accept, status: StatusCode, id: &[u8], pieces: Pieces) -> Response<Reply> {
+    let message = body::counted(front, id, pieces.finish());
     if accept.json {
-        return body::json(status, pieces.finish());
+        return body::json(status, message);
     }
     let pipe = Pipe::default();
-    pipe.push(None, pieces.finish());
+    pipe.push(None, message);
     let mut answer = body::events(&front.limits, pipe, async {});
     *answer.status_mut() = status;
     answer

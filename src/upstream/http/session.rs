@@ -549,7 +549,7 @@ pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8]
     }
     let mut pieces = Pieces::new();
     write::result(&mut pieces, id, revision, &members);
-    let mut answer = one(front, accept, StatusCode::OK, pieces);
+    let mut answer = one(front, accept, StatusCode::OK, id, pieces);
     if let Ok(name) = HeaderValue::from_str(&session.name) {
         answer.headers_mut().insert(SESSION, name);
     }
@@ -591,7 +591,7 @@ pub(super) async fn request(
     });
     let (running, task, caller) = match begun {
         Ok(Ok(begun)) => begun,
-        Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, pieces),
+        Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, &id, pieces),
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
     let stream = session.new_stream(accept);
@@ -605,7 +605,7 @@ pub(super) async fn request(
     });
     let settled = settled.await;
     drop(adopted);
-    answer(front, session, accept, stream, settled, false)
+    answer(front, session, accept, stream, settled, Some(&id))
 }
 
 /// Serves an array of messages (ENV-9, ENV-10). Its requests run beside each other; their answers are one array, or
@@ -673,17 +673,17 @@ pub(super) async fn batch(
         return empty(StatusCode::ACCEPTED);
     }
     let settled = stream.settle().await;
-    answer(front, session, accept, stream, settled, true)
+    answer(front, session, accept, stream, settled, None)
 }
 
-/// HTTP-4: what came first decides how a POST is answered.
+/// HTTP-4: what came first decides how a POST is answered; an array has no id.
 fn answer(
     front: &Front,
     session: &Arc<Session>,
     accept: Accept,
     stream: Arc<Stream>,
     settled: Settled,
-    array: bool,
+    id: Option<&[u8]>,
 ) -> Response<Reply> {
     match settled {
         Settled::Streaming => {
@@ -695,23 +695,26 @@ fn answer(
         Settled::Answers(answers) if answers.is_empty() && !accept.events => empty(StatusCode::ACCEPTED),
         Settled::Answers(answers) if answers.is_empty() => body::events(&front.limits, Pipe::default(), async {}),
         Settled::Answers(answers) if accept.json => {
-            let whole: Sent = if array {
-                let comma = || Bytes::from_static(b",");
-                let mut whole = vec![Bytes::from_static(b"[")];
-                for (n, answer) in answers.into_iter().enumerate() {
-                    whole.extend((n > 0).then(comma));
-                    whole.extend(answer);
+            let whole: Sent = match id {
+                Some(id) => body::counted(front, id, answers.into_iter().flatten().collect()),
+                None => {
+                    let comma = || Bytes::from_static(b",");
+                    let mut whole = vec![Bytes::from_static(b"[")];
+                    for (n, answer) in answers.into_iter().enumerate() {
+                        whole.extend((n > 0).then(comma));
+                        whole.extend(answer);
+                    }
+                    whole.push(Bytes::from_static(b"]"));
+                    whole
                 }
-                whole.push(Bytes::from_static(b"]"));
-                whole
-            } else {
-                answers.into_iter().flatten().collect()
             };
             body::json(StatusCode::OK, whole)
         }
         Settled::Answers(answers) => {
             let pipe = Pipe::default();
-            answers.into_iter().for_each(|answer| pipe.push(None, answer));
+            for answer in answers {
+                pipe.push(None, id.map_or_else(|| answer.clone(), |id| body::counted(front, id, answer.clone())));
+            }
             body::events(&front.limits, pipe, async {})
         }
     }

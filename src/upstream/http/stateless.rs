@@ -86,7 +86,7 @@ pub(super) async fn request(
     match first.await {
         Some(done) if pipe.is_empty() => answer(front, accept, &id, revision, &done),
         first => {
-            let out = pipe.clone();
+            let (out, counts) = (pipe.clone(), Arc::clone(front));
             body::events(&front.limits, pipe, async move {
                 let done = match first {
                     Some(done) => done,
@@ -94,7 +94,7 @@ pub(super) async fn request(
                 };
                 let mut pieces = Pieces::new();
                 write::done(&mut pieces, &id, revision, &done);
-                out.push(None, pieces.finish());
+                out.push(None, body::counted(&counts, &id, pieces.finish()));
             })
         }
     }
@@ -142,7 +142,7 @@ fn prepare(
         let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
         let mut pieces = Pieces::new();
         write::result(&mut pieces, id, revision, &modern::discover_result(&offers, &instructions));
-        return Err(Box::new(one(front, accept, StatusCode::OK, pieces)));
+        return Err(Box::new(one(front, accept, StatusCode::OK, id, pieces)));
     }
     if known == Method::Listen {
         let params = params.map_or(&b""[..], |params| params.span.of(line));
@@ -194,5 +194,5 @@ fn answer(
     };
     let mut pieces = Pieces::new();
     write::done(&mut pieces, id, revision, done);
-    one(front, accept, status, pieces)
+    one(front, accept, status, id, pieces)
 }
