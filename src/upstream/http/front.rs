@@ -22,7 +22,7 @@ use super::guard::Guard;
 use super::listens::Listens;
 use super::sessions::Sessions;
 use super::sse::{self, Links};
-use super::{Limits, post, session};
+use super::{Limits, legacy, post};
 use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
 use crate::gateway::{Failure, Gateway};
 use crate::ident::Principal;
@@ -168,8 +168,8 @@ async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -
     let who = Who { principal, profile };
     match (place, &head.method) {
         (Place::Mcp, &Method::POST) => post::post(front, who, &head.headers, body).await,
-        (Place::Mcp, &Method::GET) => session::get(front, &who, &head.headers),
-        (Place::Mcp, &Method::DELETE) => session::delete(front, &who, &head.headers),
+        (Place::Mcp, &Method::GET) => legacy::get(front, &who, &head.headers),
+        (Place::Mcp, &Method::DELETE) => legacy::delete(front, &who, &head.headers),
         (Place::Sse, &Method::GET) => sse::open(front, who, &head.headers),
         (Place::Messages, &Method::POST) => sse::post(front, &who, &head, body).await,
         _ => not_allowed(),

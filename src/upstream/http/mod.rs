@@ -1,8 +1,8 @@
 //! Hosts on HTTP: one endpoint for modern requests, which stand alone, and for legacy sessions (VER-1, VER-2).
 //!
 //! [`serve`] accepts connections (`connection`), each request is looked at from outside first (`guard`, `auth`), then
-//! by its body (`post`): a modern one is served by `stateless`, all others belong to a session (`sessions`,
-//! `session`, `stream`; `sse` for the oldest hosts). What is common to all fronts is in `work` and `write`; nothing here knows servers.
+//! by its body (`post`): a modern one is served by `stateless`, all others belong to a session (`legacy`,
+//! `sessions`, `session`, `stream`; `sse` for the oldest hosts). What is common to all fronts is in `work` and `write`; nothing here knows servers.
 
 mod auth;
 mod body;
@@ -10,6 +10,7 @@ mod connection;
 mod front;
 mod guard;
 mod headers;
+mod legacy;
 mod listens;
 mod post;
 mod session;

@@ -9,7 +9,8 @@ use hyper::body::Incoming;
 use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
 use super::front::{Front, Who};
 use super::headers::{self, Accept, SESSION};
-use super::session::{self, Session};
+use super::legacy;
+use super::session::Session;
 use super::stateless::{self, Asked};
 use crate::gateway::Failure;
 use crate::protocol::json::Index;
@@ -38,7 +39,7 @@ pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body
         Err(NoMessage { why: Why::Array, .. }) => {
             return match session_of(front, &who, headers) {
                 Ok(session) if session.revision.has_batches() => {
-                    session::batch(front, &session, accept, line, &mut index).await
+                    legacy::batch(front, &session, accept, line, &mut index).await
                 }
                 // ENV-9: of no other revision.
                 _ => refusal(StatusCode::BAD_REQUEST, None, &Failure::no_message(Why::Array)),
@@ -76,7 +77,7 @@ pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body
     }
     if id.is_some() && Method::parse(method.of(line)) == Some(Method::Initialize) {
         let params = params.map_or(&b""[..], |params| params.span.of(line));
-        return session::initialize(front, who, accept, raw_id.unwrap_or_default(), params);
+        return legacy::initialize(front, who, accept, raw_id.unwrap_or_default(), params);
     }
     if headers::names_modern(headers) {
         return match id {
@@ -89,7 +90,7 @@ pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body
         Err((status, failure)) => return refusal(status, raw_id, &failure),
     };
     match id {
-        Some(id) => session::request(front, &session, accept, line, &index, id, method, params).await,
+        Some(id) => legacy::request(front, &session, accept, line, &index, id, method, params).await,
         None => {
             session.notified(line, &index, method, params);
             empty(StatusCode::ACCEPTED)

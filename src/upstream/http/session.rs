@@ -1,30 +1,23 @@
 //! One legacy session over HTTP: its requests that run, its streams, what it was asked (§7.4).
 //!
-//! A request runs inside the connection that it came on, as long as that one waits for it; if the connection goes, the
-//! request goes on as a task (SES-9). What it sends before its answer makes a stream of the answer.
+//! Knows messages and streams, no HTTP: `legacy` answers requests of HTTP with it, `sse` those of HTTP+SSE. It is long
+//! because it is one state under one lock, and all that may touch it stands here.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use http::header::{HeaderMap, HeaderValue};
-use http::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
-use super::front::{Front, Who, not_allowed};
-use super::headers::{Accept, LAST_EVENT, SESSION};
-use super::post::{one, session_of};
-use super::stream::{General, Message as Sent, Owed, Settled, Stream, What};
+use super::body::{Pieces, Pipe};
+use super::front::{Front, Who};
+use super::stream::{General, Owed, Stream, What};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
 use crate::ident::Kind;
@@ -32,13 +25,12 @@ use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
-use crate::protocol::message::{Message, NoMessage, Part, Why};
+use crate::protocol::message::{Message, Part};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::upward::{AskAnswer, Happening, Upward};
 use crate::upstream::asked::Asked;
 use crate::upstream::legacy::Opened;
-use crate::upstream::modern::modern_meta;
 use crate::upstream::subscribed::Subscribed;
 use crate::upstream::work::{Done, Work, changed};
 use crate::upstream::{legacy, write};
@@ -46,8 +38,6 @@ use crate::upstream::{legacy, write};
 /// Requests of one session that run at once, at most, and the bytes that they hold.
 const MAX_RUNNING: usize = 1024;
 const MAX_BYTES: usize = 64 << 20;
-/// Messages of one array that are served, at most.
-const MAX_BATCH: usize = 128;
 /// Streams of a session that can be resumed, and the bytes of those that have ended.
 const MAX_STREAMS: usize = 256;
 const MAX_KEPT: usize = 4 << 20;
@@ -97,7 +87,7 @@ struct State {
 }
 
 /// A place among the running requests; given back when dropped.
-struct Running {
+pub(super) struct Running {
     session: Arc<Session>,
     id: Bytes,
     upward: Arc<Upward>,
@@ -117,7 +107,13 @@ impl Drop for Running {
 }
 
 /// A stream that is read; the session is in use.
-struct Reading(Arc<Session>);
+pub(super) struct Reading(Arc<Session>);
+
+impl Reading {
+    pub(super) fn session(&self) -> &Session {
+        &self.0
+    }
+}
 
 impl Drop for Reading {
     fn drop(&mut self) {
@@ -128,13 +124,13 @@ impl Drop for Reading {
 }
 
 /// How a request is served.
-enum Step {
+pub(super) enum Step {
     Now(Pieces),
     Run(Task, Caller),
 }
 
 /// What takes time.
-enum Task {
+pub(super) enum Task {
     Work(Work),
     /// To be told of changes of a resource; with the number of that request once it has its place.
     Subscribe(String, u64),
@@ -217,14 +213,26 @@ impl Session {
         }
     }
 
-    fn new_stream(&self, accept: Accept) -> Arc<Stream> {
+    /// For the answer to a POST; a mute one takes nothing else.
+    pub(super) fn new_stream(&self, mute: bool) -> Arc<Stream> {
         let mut state = self.state();
         state.last_stream += 1;
-        Stream::new(state.last_stream, !accept.events)
+        Stream::new(state.last_stream, mute)
+    }
+
+    /// Keeps a stream, so that it can be read again.
+    pub(super) fn keep(&self, stream: &Arc<Stream>, kept: Duration) {
+        self.state().streams.push_back(Arc::clone(stream));
+        self.forget_streams(Instant::now(), kept);
+    }
+
+    /// The kept stream of that number.
+    pub(super) fn kept(&self, number: u64) -> Option<Arc<Stream>> {
+        self.state().streams.iter().find(|stream| stream.number == number).map(Arc::clone)
     }
 
     /// The method table. An error is answered by the caller.
-    fn step(
+    pub(super) fn step(
         &self,
         line: &Bytes,
         index: &Index,
@@ -275,7 +283,7 @@ impl Session {
     }
 
     /// A place for a request (ENV-2).
-    fn enter(self: &Arc<Self>, id: Bytes, task: &mut Task) -> Result<Running, Failure> {
+    pub(super) fn enter(self: &Arc<Self>, id: Bytes, task: &mut Task) -> Result<Running, Failure> {
         let size = task.size();
         let upward = Arc::new(Upward::default());
         let mut state = self.state();
@@ -298,7 +306,14 @@ impl Session {
     }
 
     /// Does a request; what comes of it goes to its stream.
-    async fn run(self: Arc<Self>, task: Task, caller: Caller, stream: Arc<Stream>, owed: Owed, running: Running) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        task: Task,
+        caller: Caller,
+        stream: Arc<Stream>,
+        owed: Owed,
+        running: Running,
+    ) {
         let mut pieces = Pieces::new();
         match task {
             Task::Work(work) => {
@@ -410,37 +425,9 @@ impl Session {
         kinds.into_iter().flatten()
     }
 
-    fn reading(self: &Arc<Self>) -> Reading {
+    pub(super) fn reading(self: &Arc<Self>) -> Reading {
         self.state().open += 1;
         Reading(Arc::clone(self))
-    }
-
-    /// Gives a stream to its reader from an event on (SES-7). The newest reader gets it (SES-5).
-    fn stream(self: &Arc<Self>, front: &Front, stream: Arc<Stream>, mut from: u64, opens: bool) -> Response<Reply> {
-        let pipe = Pipe::default();
-        let out = pipe.clone();
-        let reading = self.reading();
-        let reader = stream.reader();
-        body::events(&front.limits, pipe, async move {
-            let session = &reading.0;
-            if opens && session.revision >= Revision::V2025_11_25 {
-                out.push_raw(format!("id: {}-0\ndata: \n\n", stream.number));
-            }
-            loop {
-                out.room().await;
-                tokio::select! {
-                    biased;
-                    next = stream.read(reader, from) => match next {
-                        Some((number, message)) => {
-                            out.push(Some(&format!("{}-{number}", stream.number)), message);
-                            from = number + 1;
-                        }
-                        None => return,
-                    },
-                    () = session.ended.cancelled() => return,
-                }
-            }
-        })
     }
 }
 
@@ -532,247 +519,22 @@ impl Session {
             }
         }
     }
-}
 
-/// Opens a session; a new one each time (D072).
-pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8], params: &[u8]) -> Response<Reply> {
-    let (session, members) = match Session::new(front, who, params, Arc::default()) {
-        Ok(opened) => opened,
-        Err(failure) => return refusal(StatusCode::OK, Some(id), &failure),
-    };
-    let revision = session.revision;
-    let Some(session) = front.sessions.open(session) else {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE, Some(id), &Failure::limit("Too many sessions are in use"));
-    };
-    if front.stop.is_cancelled() {
-        session.close_questions();
-    }
-    let mut pieces = Pieces::new();
-    write::result(&mut pieces, id, revision, &members);
-    let mut answer = one(front, accept, StatusCode::OK, id, pieces);
-    if let Ok(name) = HeaderValue::from_str(&session.name) {
-        answer.headers_mut().insert(SESSION, name);
-    }
-    answer
-}
-
-/// A request that goes on when nobody waits for it any more (SES-9).
-struct Adopted {
-    doing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    tasks: TaskTracker,
-}
-
-impl Drop for Adopted {
-    fn drop(&mut self) {
-        if let Some(doing) = self.doing.take()
-            && tokio::runtime::Handle::try_current().is_ok()
-        {
-            self.tasks.spawn(doing);
-        }
-    }
-}
-
-/// Serves a request of a session. ERR-5: its errors are answers like others.
-#[expect(clippy::too_many_arguments, reason = "the parts of one message")]
-pub(super) async fn request(
-    front: &Arc<Front>,
-    session: &Arc<Session>,
-    accept: Accept,
-    line: &Bytes,
-    index: &Index,
-    id: Span,
-    method: Span,
-    params: Option<Part>,
-) -> Response<Reply> {
-    let id = line.slice(id.range());
-    let begun = session.step(line, index, &id, method, params).and_then(|step| match step {
-        Step::Now(pieces) => Ok(Err(pieces)),
-        Step::Run(mut task, caller) => Ok(Ok((session.enter(id.clone(), &mut task)?, task, caller))),
-    });
-    let (running, task, caller) = match begun {
-        Ok(Ok(begun)) => begun,
-        Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, &id, pieces),
-        Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
-    };
-    let stream = session.new_stream(accept);
-    let doing = Arc::clone(session).run(task, caller, Arc::clone(&stream), stream.owe(), running);
-    let mut adopted = Adopted { doing: Some(Box::pin(doing)), tasks: front.tasks.clone() };
-    let settled = poll_fn(|cx| {
-        if adopted.doing.as_mut().is_some_and(|doing| doing.as_mut().poll(cx).is_ready()) {
-            adopted.doing = None;
-        }
-        stream.settled().map_or(Poll::Pending, Poll::Ready)
-    });
-    let settled = settled.await;
-    drop(adopted);
-    answer(front, session, accept, stream, settled, Some(&id))
-}
-
-/// Serves an array of messages (ENV-9, ENV-10). Its requests run beside each other; their answers are one array, or
-/// the events of a stream.
-pub(super) async fn batch(
-    front: &Arc<Front>,
-    session: &Arc<Session>,
-    accept: Accept,
-    line: &Bytes,
-    index: &mut Index,
-) -> Response<Reply> {
-    let stream = session.new_stream(accept);
-    let (mut any, mut asked) = (false, false);
-    // While this is held the stream does not end.
-    let open = stream.owe();
-    for (count, element) in json::elements(line).enumerate() {
-        any = true;
-        let element = line.slice_ref(element);
-        let refuse = |id: Option<Span>, failure: &Failure| {
-            let mut pieces = Pieces::new();
-            write::failure(&mut pieces, id.map(|id| id.of(&element)), failure);
-            stream.owe().give(pieces.finish());
-        };
-        match Message::read(&element, index) {
-            Ok(Message::Request { id, method, params }) => {
-                asked = true;
-                let begun = match modern_meta(&element, index, params) {
-                    _ if count >= MAX_BATCH => Err(Failure::limit("Too many messages in one array")),
-                    _ if Method::parse(method.of(&element)) == Some(Method::Initialize) => {
-                        Err(Failure::misplaced_initialize())
+    /// Tells what is on a stream from an event on, as long as there is no other reader and the session lasts (SES-7).
+    pub(super) async fn tell_again(&self, stream: &Stream, reader: u64, mut from: u64, out: &Pipe) {
+        loop {
+            out.room().await;
+            tokio::select! {
+                biased;
+                next = stream.read(reader, from) => match next {
+                    Some((number, message)) => {
+                        out.push(Some(&format!("{}-{number}", stream.number)), message);
+                        from = number + 1;
                     }
-                    Err(failure) => Err(failure),
-                    Ok(Some(_)) => Err(Failure::bad_params("a modern request stands alone")),
-                    Ok(None) => session.step(&element, index, id.of(&element), method, params),
-                };
-                let begun = begun.and_then(|step| match step {
-                    Step::Now(pieces) => {
-                        stream.owe().give(pieces.finish());
-                        Ok(())
-                    }
-                    Step::Run(mut task, caller) => {
-                        let running = session.enter(element.slice(id.range()), &mut task)?;
-                        let owed = stream.owe();
-                        front.tasks.spawn(Arc::clone(session).run(task, caller, Arc::clone(&stream), owed, running));
-                        Ok(())
-                    }
-                });
-                if let Err(failure) = begun {
-                    refuse(Some(id), &failure);
-                }
-            }
-            Ok(Message::Notification { method, params }) => session.notified(&element, index, method, params),
-            Ok(message) => session.answered(&element, &message),
-            Err(NoMessage { id, why }) => {
-                asked = true;
-                refuse(id, &Failure::no_message(why));
+                    None => return,
+                },
+                () = self.ended.cancelled() => return,
             }
         }
-    }
-    drop(open);
-    if !any {
-        return refusal(StatusCode::BAD_REQUEST, None, &Failure::no_message(Why::Array));
-    }
-    if !asked {
-        return empty(StatusCode::ACCEPTED);
-    }
-    let settled = stream.settle().await;
-    answer(front, session, accept, stream, settled, None)
-}
-
-/// HTTP-4: what came first decides how a POST is answered; an array has no id.
-fn answer(
-    front: &Front,
-    session: &Arc<Session>,
-    accept: Accept,
-    stream: Arc<Stream>,
-    settled: Settled,
-    id: Option<&[u8]>,
-) -> Response<Reply> {
-    match settled {
-        Settled::Streaming => {
-            session.state().streams.push_back(Arc::clone(&stream));
-            session.forget_streams(Instant::now(), front.limits.kept);
-            session.stream(front, stream, 1, true)
-        }
-        // The host has given up: its stream ends, and that is all.
-        Settled::Answers(answers) if answers.is_empty() && !accept.events => empty(StatusCode::ACCEPTED),
-        Settled::Answers(answers) if answers.is_empty() => body::events(&front.limits, Pipe::default(), async {}),
-        Settled::Answers(answers) if accept.json => {
-            let whole: Sent = match id {
-                Some(id) => body::counted(front, id, answers.into_iter().flatten().collect()),
-                None => {
-                    let comma = || Bytes::from_static(b",");
-                    let mut whole = vec![Bytes::from_static(b"[")];
-                    for (n, answer) in answers.into_iter().enumerate() {
-                        whole.extend((n > 0).then(comma));
-                        whole.extend(answer);
-                    }
-                    whole.push(Bytes::from_static(b"]"));
-                    whole
-                }
-            };
-            body::json(StatusCode::OK, whole)
-        }
-        Settled::Answers(answers) => {
-            let pipe = Pipe::default();
-            for answer in answers {
-                pipe.push(None, id.map_or_else(|| answer.clone(), |id| body::counted(front, id, answer.clone())));
-            }
-            body::events(&front.limits, pipe, async {})
-        }
-    }
-}
-
-/// A GET: the stream of what belongs to no request, or the rest of one that broke (SES-6, SES-7, SES-8).
-///
-/// The newest stream of a session is the one that is served: the one before may be dead without our knowing it.
-pub(super) fn get(front: &Arc<Front>, who: &Who, headers: &HeaderMap) -> Response<Reply> {
-    if !headers.contains_key(SESSION) {
-        return not_allowed();
-    }
-    let session = match session_of(front, who, headers) {
-        Ok(session) => session,
-        Err((status, failure)) => return refusal(status, None, &failure),
-    };
-    if !Accept::read(headers).events {
-        return empty(StatusCode::NOT_ACCEPTABLE);
-    }
-    if let Some(last) = headers.get(LAST_EVENT) {
-        let Some((stream, last)) = last.to_str().ok().and_then(|last| resumed(&session, last)) else {
-            return refusal(StatusCode::BAD_REQUEST, None, &Failure::unknown_event());
-        };
-        return session.stream(front, stream, last + 1, false);
-    }
-    general(front, session)
-}
-
-/// The stream that an event id names, and the number of that event.
-fn resumed(session: &Session, last: &str) -> Option<(Arc<Stream>, u64)> {
-    let (stream, event) = last.split_once('-')?;
-    let (stream, event): (u64, u64) = (stream.parse().ok()?, event.parse().ok()?);
-    let state = session.state();
-    let found = state.streams.iter().find(|kept| kept.number == stream)?;
-    Some((Arc::clone(found), event.min(u64::MAX - 1)))
-}
-
-fn general(front: &Arc<Front>, session: Arc<Session>) -> Response<Reply> {
-    let pipe = Pipe::default();
-    let out = pipe.clone();
-    let reading = session.reading();
-    let reader = session.general.reader();
-    let stop = front.stop.clone();
-    body::events(&front.limits, pipe, async move {
-        stop.run_until_cancelled(reading.0.tell_all(reader, &out)).await;
-    })
-}
-
-/// A DELETE: the host ends its session (SES-3).
-pub(super) fn delete(front: &Front, who: &Who, headers: &HeaderMap) -> Response<Reply> {
-    if !headers.contains_key(SESSION) {
-        return not_allowed();
-    }
-    match session_of(front, who, headers) {
-        Ok(session) => {
-            front.sessions.end(&session);
-            empty(StatusCode::NO_CONTENT)
-        }
-        Err((status, failure)) => refusal(status, None, &failure),
     }
 }
