@@ -1,8 +1,11 @@
 //! A client of a server through its life: one actor starts the server, lists it, watches it and starts it again;
 //! callers find its connection or wait for it.
 //!
-//! One start serves all who wait (D018). The rules of when are in [`super::lifecycle`], the ways of starting and
-//! stopping a process in [`super::process`]. What is listed goes to the gateway as [`Event`]s.
+//! One start serves all who wait (D018). The rules of when are in [`super::lifecycle`] and [`super::plan`], the ways to
+//! a server in [`super::reach`], those of starting and stopping a process in [`super::process`]. What is listed goes to
+//! the gateway as [`Event`]s.
+//!
+//! Long, and one thing: what callers see of a client and the actor that keeps it share each field of it.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -16,27 +19,23 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, Way};
+use super::connection::Connection;
 use super::handshake::{self, Agreed, Probe};
-use super::http::{self, Http};
+use super::http;
 use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
-use super::process::{self, Child, Pace};
+use super::plan::Plan;
+use super::process::{Child, Pace};
 use super::questions::Questions;
+use super::reach::Connect;
 use super::server::{Event, Listed, Listing};
-use super::{EraMemory, Fault, Guard, list, subscription};
-use tokio_rustls::rustls::ClientConfig;
-
+use super::{EraMemory, Fault, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
-use crate::transport::Channel;
 
-/// Lists of one server are at least this far apart (D-28).
-const LIST_GAP: Duration = Duration::from_millis(250);
 /// A failed list, and an ended stream, is tried again after this, doubling…
 pub(super) const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// …up to this.
@@ -85,64 +84,6 @@ pub enum State {
     },
     /// Stopped for good.
     Stopped,
-}
-
-/// How servers are reached.
-pub trait Connect: Send + Sync + 'static {
-    /// Opens a link to a server; an error is safe to show.
-    fn connect(&self, server: &ServerSettings) -> Result<Link, String>;
-}
-
-/// A link to a server.
-pub struct Link {
-    way: Way,
-    child: Option<Child>,
-}
-
-impl Link {
-    /// A link to a server that is no process of ours.
-    pub fn channel(channel: Channel) -> Self {
-        Self { way: Way::Lines(channel), child: None }
-    }
-}
-
-/// Servers as child processes, and behind URLs.
-pub struct Processes {
-    guard: OnceLock<Arc<Guard>>,
-    /// Made with the first server behind TLS: the machine's roots are many.
-    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
-    tasks: TaskTracker,
-}
-
-impl Processes {
-    /// Starts children; the tasks that drain them belong to `tasks`. The guard is started with the first.
-    pub fn new(tasks: TaskTracker) -> Self {
-        Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks }
-    }
-}
-
-impl Connect for Processes {
-    fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
-        let launch = match &server.reach {
-            Ok(Reach::Launch(launch)) => launch,
-            Ok(Reach::Remote(remote)) => {
-                let is_https = remote.url.scheme() == "https";
-                let tls = is_https.then(|| self.tls.get_or_init(http::tls).clone()).transpose()?;
-                let way = Http::new(remote, server.limits.max_result, tls, &self.tasks)?;
-                return Ok(Link { way: Way::Http(way), child: None });
-            }
-            Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
-        };
-        let guard = self.guard.get_or_init(|| {
-            Arc::new(Guard::start().unwrap_or_else(|error| {
-                tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
-                Guard::none()
-            }))
-        });
-        let (child, channel) = process::start(launch, guard, &self.tasks)
-            .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
-        Ok(Link { way: Way::Lines(channel), child: Some(child) })
-    }
 }
 
 /// Which eras a server speaks.
@@ -706,7 +647,7 @@ impl Actor {
         } else if lists {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection), wanted));
         }
-        let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() });
+        let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() }, Instant::now());
         // Beside all else, so that a list that hangs delays no news.
         let mut listing: Option<Pin<Box<dyn Future<Output = BTreeSet<Kind>> + Send + '_>>> = None;
         let mut kept_at = None;
@@ -805,68 +746,6 @@ impl Actor {
                 self.say(Listing::Failed(vec![kind])).await;
                 false
             }
-        }
-    }
-}
-
-/// Which lists of a server are to be fetched, and when: one that failed waits, without keeping the others.
-struct Plan {
-    due: BTreeSet<Kind>,
-    due_at: Option<Instant>,
-    failed: BTreeSet<Kind>,
-    again_at: Option<Instant>,
-    retry: Duration,
-}
-
-impl Plan {
-    /// These now.
-    fn new(due: BTreeSet<Kind>) -> Self {
-        let due_at = (!due.is_empty()).then(Instant::now);
-        Self { due, due_at, failed: BTreeSet::new(), again_at: None, retry: RETRY_FIRST }
-    }
-
-    /// When the next are to be fetched.
-    fn at(&self) -> Option<Instant> {
-        [self.due_at, self.again_at].into_iter().flatten().min()
-    }
-
-    /// These are others now (D-28).
-    fn changed(&mut self, mut kinds: BTreeSet<Kind>, now: Instant) {
-        self.due.append(&mut kinds);
-        if !self.due.is_empty() && self.due_at.is_none() {
-            self.due_at = Some(now + LIST_GAP);
-        }
-    }
-
-    /// Those that are to be fetched now.
-    fn take(&mut self, now: Instant) -> BTreeSet<Kind> {
-        let mut kinds = BTreeSet::new();
-        if self.due_at.is_some_and(|at| at <= now) {
-            self.due_at = None;
-            kinds.append(&mut self.due);
-        }
-        if self.again_at.is_some_and(|at| at <= now) {
-            self.again_at = None;
-            kinds.append(&mut self.failed);
-        }
-        self.failed.retain(|kind| !kinds.contains(kind));
-        kinds
-    }
-
-    /// They were fetched, but for these.
-    fn listed(&mut self, mut failed: BTreeSet<Kind>, now: Instant) {
-        let news = !failed.is_empty();
-        self.failed.append(&mut failed);
-        if self.failed.is_empty() {
-            self.again_at = None;
-            self.retry = RETRY_FIRST;
-        } else if news {
-            self.again_at = Some(now + self.retry);
-            self.retry = (self.retry * 2).min(RETRY_LONGEST);
-        }
-        // What changed while they were fetched.
-        if self.due_at.is_some() {
-            self.due_at = Some(now + LIST_GAP);
         }
     }
 }

@@ -3,23 +3,27 @@
 //! Every slot is emptied: by the answer, by the server's end, by its deadline, or by whoever waits going away,
 //! which also tells the server. Knows neither names nor hosts; what a request says is written by its caller.
 //! [`super::receive`] reads what comes. The wire is lines, written and read by tasks of the connection, or HTTP, where
-//! whoever waits for an answer drives the exchange that brings it ([`super::http`]).
+//! whoever waits for an answer drives the exchange that brings it ([`super::http`]). What may be held of answers is
+//! bounded by [`super::held`].
+//!
+//! Long, and one thing: a slot is made, filled, timed, attributed and emptied under one lock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::changed::Changed;
+use super::held::{Answer, Held};
 use super::http::{self, Http, Repeated};
 use super::questions::Questions;
 use super::{Fault, receive};
@@ -37,8 +41,6 @@ use crate::transport::upward::Upward;
 
 /// Bytes that wait to be written to a server, at most; then requests are refused.
 const OUT_LIMIT: usize = 32 << 20;
-/// Bytes of answers that nobody has taken yet, at most; then no more is read.
-const IN_LIMIT: usize = 32 << 20;
 /// Requests that wait for answers, at most.
 const PENDING_LIMIT: usize = 2048;
 /// With so few requests on their way, a stream that stays open among them, the next is not likely to follow at once.
@@ -121,7 +123,7 @@ pub struct Connection {
     /// The last stream of ours that is known to be open, and the resources that it is about.
     acknowledged: watch::Sender<Option<(u64, BTreeSet<Arc<str>>)>>,
     /// Bytes of answers that wait to be taken.
-    held: Arc<Held>,
+    pub(super) held: Arc<Held>,
     /// Set when nothing new can be asked any more; before `closed`, or with it.
     pub(super) over: CancellationToken,
     /// Set when nobody is answered any more.
@@ -164,113 +166,6 @@ struct Slot {
     touched: Instant,
     /// `None` for a stream of ours that stays open, which is no request that someone waits for.
     deadlines: Option<Deadlines>,
-}
-
-/// An answer. It counts against what its connection may hold until it is dropped, so keep it until the host has
-/// its bytes.
-pub struct Answer {
-    /// What the server said.
-    pub reply: Reply,
-    /// How its leg speaks.
-    pub era: Era,
-    _share: Share,
-}
-
-impl Answer {
-    /// The same answer with another result, a raw object.
-    pub fn with_result(mut self, result: &[u8]) -> Self {
-        let mut line = Vec::with_capacity(result.len() + 40);
-        line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":");
-        line.extend_from_slice(result);
-        line.push(b'}');
-        if let Some(reply) = Reply::read(line.into()) {
-            self.reply = reply;
-        }
-        self
-    }
-}
-
-struct Held {
-    bytes: AtomicUsize,
-    /// Bytes of answers that are not whole yet, where several are read at once.
-    partial: AtomicUsize,
-    /// Whoever reads beyond the bound: one at a time, so that it comes to its end.
-    beyond: Arc<Semaphore>,
-    given_back: Notify,
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        let (bytes, partial) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { bytes, partial, beyond: Arc::new(Semaphore::new(1)), given_back: Notify::new() }
-    }
-}
-
-struct Share(Arc<Held>, usize);
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        if self.0.bytes.fetch_sub(self.1, Ordering::AcqRel) >= IN_LIMIT {
-            self.0.given_back.notify_waiters();
-        }
-    }
-}
-
-/// An answer that is being read beside others. All that is not whole counts against the same bound as what waits to
-/// be taken; beyond it one is read at a time, so that memory is bounded and none waits for ever.
-pub(super) struct Intake {
-    held: Arc<Held>,
-    bytes: usize,
-    beyond: Option<OwnedSemaphorePermit>,
-}
-
-impl Intake {
-    pub(super) fn new(connection: &Connection) -> Self {
-        Self { held: Arc::clone(&connection.held), bytes: 0, beyond: None }
-    }
-
-    /// Waits until more may be read.
-    pub(super) async fn room(&mut self) {
-        loop {
-            self.held.may_read().await;
-            let all = self.held.bytes.load(Ordering::Acquire) + self.held.partial.load(Ordering::Acquire);
-            if all < IN_LIMIT || self.beyond.is_some() {
-                return;
-            }
-            self.beyond = Arc::clone(&self.held.beyond).acquire_owned().await.ok();
-        }
-    }
-
-    /// So much more was read.
-    pub(super) fn took(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.held.partial.fetch_add(bytes, Ordering::AcqRel);
-    }
-
-    /// What was read so far is no longer held.
-    pub(super) fn clear(&mut self) {
-        self.held.partial.fetch_sub(std::mem::take(&mut self.bytes), Ordering::AcqRel);
-        self.beyond = None;
-    }
-}
-
-impl Drop for Intake {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-impl Held {
-    /// Waits until what waits to be taken is within bounds.
-    async fn may_read(&self) {
-        while self.bytes.load(Ordering::Acquire) >= IN_LIMIT {
-            let mut given_back = std::pin::pin!(self.given_back.notified());
-            given_back.as_mut().enable();
-            if self.bytes.load(Ordering::Acquire) >= IN_LIMIT {
-                given_back.await;
-            }
-        }
-    }
 }
 
 impl Connection {
@@ -698,11 +593,7 @@ impl Connection {
 
     /// Gives a request its outcome; one that nobody waits for is dropped (ENV-7).
     pub(super) fn settle(&self, id: u64, outcome: Result<Reply, Fault>) {
-        let outcome = outcome.map(|reply| {
-            let size = reply.line.len();
-            self.held.bytes.fetch_add(size, Ordering::AcqRel);
-            Answer { reply, era: self.revision().era(), _share: Share(Arc::clone(&self.held), size) }
-        });
+        let outcome = outcome.map(|reply| Answer::new(reply, self.revision().era(), &self.held));
         let mut pending = self.pending();
         match pending.slots.get_mut(&id) {
             Some(slot) if slot.outcome.is_none() => {

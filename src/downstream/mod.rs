@@ -10,13 +10,16 @@ mod era;
 mod gate;
 pub mod guard;
 mod handshake;
+mod held;
 mod http;
 mod lease;
 mod lifecycle;
 mod list;
 mod offers;
+mod plan;
 mod process;
 mod questions;
+mod reach;
 mod receive;
 mod server;
 mod subscription;
@@ -24,13 +27,15 @@ mod tree;
 
 use std::time::Duration;
 
-pub use client::{Connect, Link, Processes, State};
-pub use connection::{Answer, Connection};
+pub use client::State;
+pub use connection::Connection;
 pub use era::EraMemory;
 pub use guard::Guard;
+pub use held::Answer;
 pub use offers::Offers;
 pub use process::Pace;
 pub use questions::INPUT_LIMIT;
+pub use reach::{Connect, Link, Processes};
 pub use server::{Event, Item, Listed, Listing, Pending, Server};
 
 /// Why a server gave no usable answer.

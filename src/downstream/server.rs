@@ -12,12 +12,14 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-use super::client::{Client, Connect, Ground, Nature, State};
-use super::connection::{Answer, Asker, Connection, Deadlines, ForHost, Waiting};
+use super::client::{Client, Ground, Nature, State};
+use super::connection::{Asker, Connection, Deadlines, ForHost, Waiting};
 use super::gate::{Gate, Place};
+use super::held::Answer;
 use super::http::Repeated;
 use super::lease::{Choice, Held, Lease, Leases, choose};
 use super::process::Pace;
+use super::reach::Connect;
 use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::{Client, RETRY_FIRST, RETRY_LONGEST};
-use super::connection::{Answer, Connection, Deadlines, Waiting};
+use super::connection::{Connection, Deadlines, Waiting};
+use super::held::Answer;
 use super::{Fault, Offers};
 use crate::ident::Kind;
 use crate::protocol::code;

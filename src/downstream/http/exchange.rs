@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio::time::{sleep, timeout};
 
 use super::super::Fault;
-use super::super::connection::{Connection, Intake};
+use super::super::connection::Connection;
+use super::super::held::Intake;
 use super::super::receive::Receiver;
 use super::pool::Answer;
 use super::{EVENTS, Http, JSON, LAST_EVENT, SESSION, compression, is_type};
@@ -137,7 +138,7 @@ impl Exchange {
     async fn events(&mut self, mut answer: Answer) -> Result<(), Fault> {
         let limit = usize::try_from(self.http.limit).unwrap_or(usize::MAX);
         let mut reader = EventReader::new(limit);
-        let mut intake = Intake::new(self.connection());
+        let mut intake = Intake::new(&self.connection().held);
         let mut resumes = Resumes::default();
         loop {
             intake.room().await;
@@ -317,7 +318,7 @@ async fn collect(connection: &Arc<Connection>, answer: &mut Answer, limit: u64) 
         answer.give_back();
         return Ok(first);
     }
-    let mut intake = Intake::new(connection);
+    let mut intake = Intake::new(&connection.held);
     let mut body = Vec::new();
     loop {
         intake.room().await;

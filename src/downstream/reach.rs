@@ -1,0 +1,74 @@
+//! How a server is reached: as a child on pipes, or behind a URL.
+//!
+//! Opens a link and knows nothing of what is said on it. Called by [`super::client`]; tests give links of their own.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio_rustls::rustls::ClientConfig;
+use tokio_util::task::TaskTracker;
+
+use super::Guard;
+use super::connection::Way;
+use super::http::{self, Http};
+use super::process::{self, Child};
+use crate::config::settings::{Reach, ServerSettings};
+use crate::shown::shown_str;
+use crate::transport::Channel;
+
+/// How servers are reached.
+pub trait Connect: Send + Sync + 'static {
+    /// Opens a link to a server; an error is safe to show.
+    fn connect(&self, server: &ServerSettings) -> Result<Link, String>;
+}
+
+/// A link to a server.
+pub struct Link {
+    pub(super) way: Way,
+    pub(super) child: Option<Child>,
+}
+
+impl Link {
+    /// A link to a server that is no process of ours.
+    pub fn channel(channel: Channel) -> Self {
+        Self { way: Way::Lines(channel), child: None }
+    }
+}
+
+/// Servers as child processes, and behind URLs.
+pub struct Processes {
+    guard: OnceLock<Arc<Guard>>,
+    /// Made with the first server behind TLS: the machine's roots are many.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    tasks: TaskTracker,
+}
+
+impl Processes {
+    /// Starts children; the tasks that drain them belong to `tasks`. The guard is started with the first.
+    pub fn new(tasks: TaskTracker) -> Self {
+        Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks }
+    }
+}
+
+impl Connect for Processes {
+    fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
+        let launch = match &server.reach {
+            Ok(Reach::Launch(launch)) => launch,
+            Ok(Reach::Remote(remote)) => {
+                let is_https = remote.url.scheme() == "https";
+                let tls = is_https.then(|| self.tls.get_or_init(http::tls).clone()).transpose()?;
+                let way = Http::new(remote, server.limits.max_result, tls, &self.tasks)?;
+                return Ok(Link { way: Way::Http(way), child: None });
+            }
+            Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
+        };
+        let guard = self.guard.get_or_init(|| {
+            Arc::new(Guard::start().unwrap_or_else(|error| {
+                tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
+                Guard::none()
+            }))
+        });
+        let (child, channel) = process::start(launch, guard, &self.tasks)
+            .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
+        Ok(Link { way: Way::Lines(channel), child: Some(child) })
+    }
+}
