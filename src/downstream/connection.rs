@@ -449,7 +449,7 @@ impl Connection {
                 write(&mut body);
                 let ask = http::Ask {
                     method,
-                    headers: http.headers(self.revision(), Some(method), repeated),
+                    head: http::Head::new(self.revision(), Some(method), repeated),
                     body: body.into(),
                     patience: deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
                 };
@@ -474,8 +474,8 @@ impl Connection {
             Wire::Http(http) => {
                 let mut body = Vec::new();
                 push_notification(&mut body, method, params);
-                let headers = http.headers(self.revision(), Some(method), Repeated::default());
-                http.tell(&headers, body.into()).await
+                let head = http::Head::new(self.revision(), Some(method), Repeated::default());
+                http.tell(&head, body.into()).await
             }
         }
     }
@@ -503,7 +503,7 @@ impl Connection {
                 }
                 let mut body = Vec::new();
                 write(&mut body);
-                http.tell_soon(http.headers(self.revision(), method, Repeated::default()), body.into());
+                http.tell_soon(http::Head::new(self.revision(), method, Repeated::default()), body.into());
             }
         }
     }

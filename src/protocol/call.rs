@@ -30,7 +30,10 @@ pub struct Call {
     reference: Option<Span>,
     /// The arguments: an object, or nothing.
     arguments: Option<Span>,
+    /// `_meta`, when something stands in it that may pass.
     meta: Option<Span>,
+    /// The host's progress token.
+    token: Option<Span>,
     /// Whether members stand beside those above, which pass too (ENV-11).
     others: bool,
 }
@@ -138,14 +141,17 @@ impl Call {
         if meta.is_some_and(|m| line[m.start as usize] != b'{') {
             return Err(BadCall::Meta);
         }
-        let params = params.span;
-        let call = Self { method, line: line.clone(), params, target, reference, arguments, meta, others: others > 0 };
         let keys = meta.map(|meta| RequestMeta::read(meta.of(line))).unwrap_or_default();
-        match keys.progress_token {
-            _ if keys.twice => Err(BadCall::Duplicate),
-            Some([b'"' | b'-' | b'0'..=b'9', ..]) | None => Ok(call),
-            Some(_) => Err(BadCall::Token),
+        if keys.twice {
+            return Err(BadCall::Duplicate);
         }
+        let token = match keys.progress_token {
+            None => None,
+            Some(token @ [b'"' | b'-' | b'0'..=b'9', ..]) => Some(Span::within(line, token)),
+            Some(_) => return Err(BadCall::Token),
+        };
+        let (line, params, meta) = (line.clone(), params.span, meta.filter(|_| keys.passing));
+        Ok(Self { method, line, params, target, reference, arguments, meta, token, others: others > 0 })
     }
 
     /// Which request it is.
@@ -181,7 +187,7 @@ impl Call {
 
     /// The host's progress token, raw.
     pub fn progress_token(&self) -> Option<&[u8]> {
-        RequestMeta::read(self.meta?.of(&self.line)).progress_token
+        self.token.map(|token| token.of(&self.line))
     }
 
     /// What the host answers in this round, and the state that we gave it (MRT-3).
@@ -227,7 +233,7 @@ impl Call {
                 }
             }
         }
-        if self.meta.is_some() || leg.modern.is_some() {
+        if self.meta.is_some() || leg.modern.is_some() || leg.token.is_some() {
             self.push_meta(out, leg);
         }
         out.push(b'}');
@@ -315,10 +321,7 @@ fn referred(line: &Bytes, reference: Span) -> Result<Span, BadCall> {
     };
     let mut found = json::members(raw).filter(|entry| entry.is(key));
     match (found.next(), found.next()) {
-        (Some(entry), None) if entry.value.starts_with(b"\"") => {
-            let start = entry.value.as_ptr() as usize - line.as_ptr() as usize;
-            Ok(Span { start: start as u32, end: (start + entry.value.len()) as u32 })
-        }
+        (Some(entry), None) if entry.value.starts_with(b"\"") => Ok(Span::within(line, entry.value)),
         (Some(_), Some(_)) => Err(BadCall::Duplicate),
         _ => Err(BadCall::Reference),
     }
