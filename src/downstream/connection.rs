@@ -49,6 +49,8 @@ const FEW: usize = 2;
 const BODY: usize = 512;
 /// Acknowledged streams that are remembered until whoever waits for them has looked.
 const MAX_ACKNOWLEDGED: usize = 8;
+/// How long a server that is busy is waited for with a part of a call, where it says how long.
+const PART_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may take to set its level.
 const SET_LEVEL: Duration = Duration::from_secs(10);
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
@@ -502,7 +504,10 @@ impl Connection {
                     method,
                     headers: http.headers(self.revision(), Some(method), repeated),
                     body: body.into(),
-                    patience: deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
+                    patience: match part_of {
+                        Some(_) => PART_PATIENCE,
+                        None => deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
+                    },
                 };
                 Some(Box::pin(http::exchange(Arc::clone(self), Arc::clone(http), id, ask)))
             }

@@ -121,4 +121,20 @@ mod tests {
         assert_eq!(Offers::read(br#"{"tools":{"listChanged":"yes"}}"#).tools, Some(false));
         assert_eq!(Offers::read(b"null"), Offers::default());
     }
+
+    #[test]
+    fn tsk7_tasks_are_offered_in_two_ways() {
+        let offers = |raw: &str| {
+            let offers = Offers::read(raw.as_bytes());
+            (offers.tasks, offers.task_calls)
+        };
+        assert_eq!(offers(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#), (true, false));
+        assert_eq!(offers(r#"{"extensions":{"io.modelcontextprotocol/tasks":true,"x":{}}}"#), (false, false));
+        assert_eq!(offers(r#"{"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}"#), (false, true));
+        for no in
+            ["{}", r#"{"requests":{}}"#, r#"{"requests":{"tools":{}}}"#, r#"{"requests":{"tools":{"call":false}}}"#]
+        {
+            assert_eq!(offers(&format!(r#"{{"tasks":{no}}}"#)), (false, false), "{no}");
+        }
+    }
 }

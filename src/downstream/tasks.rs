@@ -27,8 +27,8 @@ const USUAL: Duration = Duration::from_secs(1);
 const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// How long a server may take to hear that a task is not wanted.
 const CANCEL: Duration = Duration::from_secs(10);
-/// `tasks/result` is answered when the task is over: the call as a whole has the deadlines (TMO-1).
-const RESULT: Duration = Duration::from_secs(24 * 3600);
+/// The call as a whole has the deadlines (TMO-1), and stands still while a user is asked; its parts are held so long.
+const PART: Deadlines = Deadlines::within(Duration::from_secs(24 * 3600));
 
 /// A call that is driven as a task. Dropping it ends the task.
 pub(super) struct Driven {
@@ -50,7 +50,7 @@ impl Driven {
         let held = connection.hold(deadlines, host)?;
         let call = held.id();
         let within = Deadlines::within(deadlines.idle);
-        let creating = connection.request_part(call, Method::ToolsCall, within, |out| params(out, call))?;
+        let creating = connection.request_part(call, Method::ToolsCall, PART, |out| params(out, call))?;
         let connection = Arc::clone(connection);
         let task = Task { connection: Arc::clone(&connection), call, within, creating: Some(creating), id: None };
         Ok(Self { connection, call, doing: Box::pin(drive(task, held)) })
@@ -84,7 +84,7 @@ async fn drive(mut task: Task, mut held: Waiting) -> Result<Answer, Fault> {
 struct Task {
     connection: Arc<Connection>,
     call: u64,
-    /// How long a single answer may take.
+    /// How long a look at it may take.
     within: Deadlines,
     /// The call that makes it, until it is answered.
     creating: Option<Waiting>,
@@ -150,6 +150,7 @@ impl Task {
         let mut stand = match made(&answer) {
             Some((task, id)) => {
                 self.id = Some(answer.reply.line.slice_ref(id));
+                self.connection.touch(self.call, Instant::now());
                 Stand::read(task, longest)
             }
             // It refused, or did it at once.
@@ -163,7 +164,7 @@ impl Task {
         let mut look_at = Instant::now() + stand.interval;
         loop {
             if result.is_none() && (stand.over || stand.asks && !too_early) {
-                result = Some(self.ask(Method::TasksResult, Deadlines::within(RESULT))?);
+                result = Some(self.ask(Method::TasksResult, PART)?);
             }
             tokio::select! {
                 biased;

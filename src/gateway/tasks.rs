@@ -32,8 +32,8 @@ use crate::transport::upward::Upward;
 const PREFIX: &str = "t1.";
 /// The shape of [`Handle`]; another one does not open.
 const VERSION: u8 = 1;
-/// Longest id of a server.
-const MAX_ID: usize = 8 << 10;
+/// Longest id of a server: ours stands in headers.
+const MAX_ID: usize = 2 << 10;
 /// Longest error of a server that is passed whole (ERR-4).
 const MAX_ERROR: usize = 64 << 10;
 

@@ -391,6 +391,20 @@ mod tests {
     }
 
     #[test]
+    fn tsk2_tsk7_a_task_is_named_and_a_call_made_one() {
+        let none = Capabilities::default();
+        let call = read_as(Method::TasksUpdate, r#"{"x":1,"inputResponses":{"k":{}},"taskId":"t1.A"}"#).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""t1.A""#[..], Target::Task));
+        let given = Leg { input: Some(call.input()), ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &given), r#"{"taskId":"n","x":1,"inputResponses":{"k":{}}}"#);
+        assert_eq!(read_as(Method::TasksGet, r#"{"taskId":7}"#).unwrap_err(), BadCall::Task);
+        let call = read(r#"{"name":"a","task":{"ttl":9},"arguments":{}}"#).unwrap();
+        assert_eq!(written(&call, r#""n""#, &leg(None, None, &none)), r#"{"name":"n","arguments":{}}"#);
+        let made = Leg { task: true, ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &made), r#"{"name":"n","arguments":{},"task":{}}"#);
+    }
+
+    #[test]
     fn cmp1_a_completion_is_named_inside_its_reference() {
         let none = Capabilities::default();
         let text = r#"{"ref":{"type":"ref/prompt","name":"a__p","x":1},"argument":{"name":"v","value":""},"context":{"arguments":{}}}"#;

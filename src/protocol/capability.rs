@@ -214,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn tsk3_tsk10_ext2_tasks_are_declared_to_modern_servers_alone_and_no_other_extension_is() {
+        let raw = r#"{"tasks":{"requests":{}},"extensions":{"io.modelcontextprotocol/tasks":{"x":1},"acme/x":{},"io.modelcontextprotocol/ui":{}}}"#;
+        assert_eq!(
+            told(raw, Revision::V2026_07_28),
+            r#"{"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}"#
+        );
+        assert_eq!(told(raw, Revision::V2025_11_25), r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#);
+        let alone = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+        assert_eq!(told(alone, Revision::V2026_07_28), alone);
+        assert_eq!(told(alone, Revision::V2025_11_25), "{}");
+        assert_eq!(told(r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, Revision::V2026_07_28), "{}");
+    }
+
+    #[test]
     fn cap7_the_context_of_other_servers_is_never_offered() {
         assert_eq!(
             told(r#"{"sampling":{"tools":{},"context":{}}}"#, Revision::V2026_07_28),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onegate::config::settings::ServerSettings;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::end::{End, cancelled, modern, modern_as, text, text_of};
 use super::full::SUBSCRIPTION;
@@ -213,6 +213,7 @@ async fn tsk1_an_id_is_good_for_a_later_gateway_and_no_other_is_good_for_any() {
     world.end().await;
 }
 
+/// SUB-11.
 #[tokio::test(start_paused = true)]
 async fn tsk3_a_host_that_did_not_declare_it_has_no_tasks() {
     let (world, mut host, mut a) = offering(server("a")).await;
@@ -401,6 +402,16 @@ async fn driven() -> (World, End, End) {
     (world, host, a)
 }
 
+/// The next message that is no change of lists.
+async fn next(host: &mut End) -> Value {
+    loop {
+        let message = host.next().await.expect("it closed");
+        if message["method"] != "notifications/tools/list_changed" {
+            return message;
+        }
+    }
+}
+
 /// A task of the older design.
 fn old(id: &str, status: &str) -> Value {
     json!({"taskId": id, "status": status, "createdAt": "2026-01-01T00:00:00Z",
@@ -571,16 +582,20 @@ async fn tsk7_rel1_a_task_asks_a_legacy_host() {
     host.call(1, "a__t").await;
     let mut a = world.accept("a").await;
     assert_eq!(legacy_tasks(&mut a, false).await, json!({"elicitation": {}}), "TSK-10");
-    made(&mut a, "n-1").await;
+    let call = a.expect("tools/call").await;
+    // Before there is a task: the time of the user is not the server's (TMO-2).
+    a.ask("early", "elicitation/create", form("Early?")).await;
+    let asked = next(&mut host).await;
+    sleep(Duration::from_secs(500)).await;
+    host.result(&asked, json!({"action": "cancel"})).await;
+    assert_eq!(a.answer("early").await["result"], json!({"action": "cancel"}));
+    a.result(&call, json!({"task": old("n-1", "working")})).await;
     looked_at(&mut a, "n-1", "input_required").await;
     let result = a.expect("tasks/result").await;
     let mut question = form("Sure?");
     question["_meta"] = json!({RELATED: {"taskId": "n-1"}});
     a.ask("q", "elicitation/create", question).await;
-    let mut asked = host.next().await.unwrap();
-    while asked["method"] == "notifications/tools/list_changed" {
-        asked = host.next().await.unwrap();
-    }
+    let asked = next(&mut host).await;
     assert_eq!(asked["params"], form("[a] Sure?"), "nothing of the task");
     host.result(&asked, json!({"action": "decline"})).await;
     loop {
@@ -666,7 +681,7 @@ async fn tsk7_a_server_that_did_not_say_so_gets_no_tasks() {
     world.end().await;
 }
 
-/// EXT-1, EXT-2: what is not bridged is offered on no side, and its methods are unknown.
+/// EXT-1, EXT-2, EXT-4: what is not bridged is offered on no side, and its methods are unknown.
 #[tokio::test(start_paused = true)]
 async fn ext2_ext4_other_extensions_end_at_us() {
     let (world, mut host, mut a) = offering(server("a")).await;
