@@ -479,15 +479,7 @@ impl Connection {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
         let (id, few) = self.open_slot(deadlines, upward.clone(), asker, part_of)?;
-        let write = |out: &mut Vec<u8>| {
-            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-            push_number(out, id);
-            out.extend_from_slice(b",\"method\":\"");
-            out.extend_from_slice(method.as_str().as_bytes());
-            out.extend_from_slice(b"\",\"params\":");
-            params(out, id);
-            out.push(b'}');
-        };
+        let write = |out: &mut Vec<u8>| push_request(out, id, method, |out| params(out, id));
         let exchange: Option<Exchange> = match &self.wire {
             Wire::Lines(outbox) => {
                 let mut message = outbox.message();
@@ -534,6 +526,12 @@ impl Connection {
                 http.tell(&headers, body.into()).await
             }
         }
+    }
+
+    /// Asks something whose answer changes nothing: it is as if told.
+    pub(super) fn ask_nobody(&self, method: Method, params: impl FnOnce(&mut Vec<u8>)) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.say(Some(method), |out| push_request(out, id, method, params));
     }
 
     /// Answers a request of the server: its raw id, `result` or `error`, and the raw object.
@@ -737,6 +735,16 @@ impl Connection {
         slot.touched = now;
         slot.upward.clone()
     }
+}
+
+fn push_request(out: &mut Vec<u8>, id: u64, method: Method, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    push_number(out, id);
+    out.extend_from_slice(b",\"method\":\"");
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"params\":");
+    params(out);
+    out.push(b'}');
 }
 
 fn push_notification(out: &mut Vec<u8>, method: Method, params: &str) {

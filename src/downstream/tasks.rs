@@ -25,8 +25,8 @@ use crate::transport::upward::Upward;
 const USUAL: Duration = Duration::from_secs(1);
 /// …and whatever it says, not more and not less often than this.
 const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-/// How long a server may take to hear that a task is not wanted.
-const CANCEL: Duration = Duration::from_secs(10);
+/// How long a server may take to say the name of a task that is not wanted any more.
+const LATE: Duration = Duration::from_secs(10);
 /// The call as a whole has the deadlines (TMO-1), and stands still while a user is asked; its parts are held so long.
 const PART: Deadlines = Deadlines::within(Duration::from_secs(24 * 3600));
 
@@ -262,30 +262,27 @@ fn push_id(out: &mut Vec<u8>, id: &[u8]) {
     out.push(b'}');
 }
 
-/// Ends a task that nobody wants any more; what the server says to it changes nothing.
-async fn cancel(connection: &Arc<Connection>, id: &[u8]) {
-    let within = Deadlines::within(CANCEL);
-    let asked = connection.request(Method::TasksCancel, Some(within), None, |out, _| push_id(out, id));
-    if let Ok(waiting) = asked {
-        let _ = waiting.uncancellable().answer().await;
-    }
+/// Ends a task that nobody wants any more.
+fn cancel(connection: &Connection, id: &[u8]) {
+    connection.ask_nobody(Method::TasksCancel, |out| push_id(out, id));
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let Some(questions) = self.connection.questions.get() else { return };
-        let connection = Arc::clone(&self.connection);
-        match (self.id.take(), self.creating.take()) {
-            (Some(id), _) => drop(questions.tasks.spawn(async move { cancel(&connection, &id).await })),
-            // It has no name yet, and must be ended by that.
-            (None, Some(creating)) => drop(questions.tasks.spawn(async move {
-                if let Ok(Ok(answer)) = timeout(CANCEL, creating.answer()).await
-                    && let Some((_, id)) = made(&answer)
-                {
-                    cancel(&connection, id).await;
-                }
-            })),
-            (None, None) => {}
+        match (self.id.take(), self.creating.take(), self.connection.questions.get()) {
+            (Some(id), ..) => cancel(&self.connection, &id),
+            (None, Some(creating), Some(questions)) => {
+                // It has no name yet, and must be ended by that.
+                let connection = Arc::clone(&self.connection);
+                questions.tasks.spawn(async move {
+                    if let Ok(Ok(answer)) = timeout(LATE, creating.answer()).await
+                        && let Some((_, id)) = made(&answer)
+                    {
+                        cancel(&connection, id);
+                    }
+                });
+            }
+            _ => {}
         }
     }
 }

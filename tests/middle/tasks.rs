@@ -324,6 +324,27 @@ async fn tsk2_sub6_news_of_tasks_come_on_the_streams_that_asked_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sub3_streams_that_open_at_once_are_both_known_to_be_open() {
+    let mut world = World::new(vec![server("a")]);
+    let mut host = world.host();
+    let mut a = world.accept("a").await;
+    let capabilities = json!({"tools": {"listChanged": true}, "extensions": {EXTENSION: {}}});
+    let lists = a.modern_with(&["t"], capabilities).await;
+    let id = make(&mut host, &mut a).await;
+    host.ask("L", "subscriptions/listen", params(json!({"notifications": {"taskIds": [id]}}))).await;
+    let tasks = a.expect("subscriptions/listen").await;
+    let opened = |stream: &Value| {
+        let params = json!({"notifications": stream["params"]["notifications"], "_meta": {SUBSCRIPTION: stream["id"]}});
+        json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
+    };
+    // In one piece, so that both are read before anybody looks.
+    a.raw(format!("{}\n{}\n", opened(&tasks), opened(&lists))).await;
+    let first = host.expect("notifications/subscriptions/acknowledged").await;
+    assert_eq!(first["params"]["notifications"], json!({"taskIds": [id]}));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn tsk2_a_server_that_tells_of_no_task_is_left_out_of_the_acknowledgement() {
     let (world, mut host, mut a) = offering(server("a")).await;
     let id = make(&mut host, &mut a).await;

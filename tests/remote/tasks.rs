@@ -110,6 +110,21 @@ async fn tsk7_a_task_asks_on_the_stream_of_its_result() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn tsk7_a_host_that_gives_up_ends_the_task_of_a_remote_server() {
+    let (world, mut host, mut fake, call) = driven().await;
+    call.result(json!({"task": old("working")})).await;
+    let look = fake.expect("tasks/get").await;
+    host.tell("notifications/cancelled", super::end::cancelled(1)).await;
+    let cancel = fake.expect("tasks/cancel").await;
+    assert_eq!((&cancel.body["params"], cancel.header("mcp-session-id")), (&json!({"taskId": "n-1"}), Some("s2")));
+    assert!(cancel.body["id"].is_u64());
+    cancel.result(old("cancelled")).await;
+    drop(look);
+    fake.quiet("notifications/cancelled", std::time::Duration::from_millis(300)).await;
+    world.end().await;
+}
+
 /// SES-4: a task may have done something, so its call is not sent again.
 #[tokio::test]
 async fn tsk7_a_task_in_a_forgotten_session_is_lost() {
