@@ -23,6 +23,7 @@ mod reach;
 mod receive;
 mod server;
 mod subscription;
+mod tasks;
 mod tree;
 
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub use process::Pace;
 pub use questions::INPUT_LIMIT;
 pub use reach::{Connect, Link, Processes};
 pub use server::{Event, Item, Listed, Listing, Pending, Server};
+pub use subscription::Topic;
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

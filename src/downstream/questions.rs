@@ -5,6 +5,7 @@
 //! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
 //! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::protocol::code;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
+use crate::protocol::meta::RELATED_TASK;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{Ask, AskAnswer, LogMessage};
@@ -123,6 +125,15 @@ pub(super) fn take(
     }
 }
 
+fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    json::members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
+}
+
+/// The task that something belongs to, by its raw `_meta` (REL-2).
+fn task_of(meta: &[u8]) -> Option<Cow<'_, str>> {
+    json::text_of(member(member(meta, RELATED_TASK)?, "taskId")?)
+}
+
 const UNDECLARED: &str = "this client did not declare that capability";
 
 fn refusal(code: i64, message: &str) -> String {
@@ -146,7 +157,8 @@ fn ask(
     if questions.rate.check().is_err() || questions.state().open.len() >= MAX_OPEN {
         return Err(busy());
     }
-    let Some(request) = connection.attribute(stream, true) else {
+    let task = params.as_deref().and_then(|params| member(params, "_meta")).and_then(task_of);
+    let Some(request) = connection.attribute(stream, task.as_deref(), true) else {
         // REL-3, REL-4: it asks on its own account.
         let roots = questions.state().roots.clone();
         return match roots.filter(|_| method == Method::Roots) {
@@ -249,7 +261,7 @@ pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, param
     let Some(params) = params.filter(|_| connection.modern().is_none()) else { return };
     if let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"])
         && id.of(line).starts_with(b"\"")
-        && let Some(request) = connection.attribute(stream, true)
+        && let Some(request) = connection.attribute(stream, None, true)
     {
         request.upward.push_opened(line.slice(id.range()));
     }
@@ -268,9 +280,10 @@ pub(super) fn cancelled(connection: &Connection, line: &Bytes, index: &Index, pa
 /// A log message of a server: to the request that it belongs to, when its host wants that level (LOG-1, LOG-2).
 pub(super) fn log(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
     let Some(params) = params else { return };
-    let Ok(([Some(level), logger], _)) = pick(line, index, params, ["level", "logger"]) else { return };
+    let Ok(([Some(level), logger, meta], _)) = pick(line, index, params, ["level", "logger", "_meta"]) else { return };
     let Some(level) = LogLevel::parse(level.of(line)) else { return };
-    let Some(request) = connection.attribute(stream, false) else { return };
+    let task = meta.and_then(|meta| task_of(meta.of(line)));
+    let Some(request) = connection.attribute(stream, task.as_deref(), false) else { return };
     if request.log.is_none_or(|wanted| level < wanted) {
         return;
     }

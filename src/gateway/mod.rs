@@ -11,6 +11,7 @@ mod lists;
 mod pages;
 mod seal;
 mod subscriptions;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen};
 pub use subscriptions::{Held, Updates};
+pub use tasks::TaskState;
 
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
@@ -93,7 +95,7 @@ impl Gateway {
             let updated = |server, natives: &_| {
                 telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
             };
-            following.follow(told, updated).await;
+            following.follow(told, updated, |server, tasks| telling.tasks(server, tasks)).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
@@ -139,6 +141,7 @@ impl Gateway {
             all.completions |= offers.completions && offers.has_references();
             all.logging |= offers.logging;
             all.ui = all.ui.or(offers.ui);
+            all.tasks |= offers.tasks;
         }
         all
     }

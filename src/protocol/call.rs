@@ -1,8 +1,8 @@
 //! A request for one item of one server, in the language of the middle: the host's own bytes, and where in them the
 //! few things stand that a server must see otherwise.
 //!
-//! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe` and `completion/complete`: each
-//! names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
+//! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe`, `completion/complete` and the
+//! requests of tasks: each names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
 //! its way.
 
 use bytes::Bytes;
@@ -47,6 +47,8 @@ pub enum Target {
     Prompt,
     /// A resource or, for a completion, a template, by its exposed URI.
     Uri,
+    /// A task of a modern server, by its exposed id.
+    Task,
 }
 
 /// Why the params of a call are refused.
@@ -61,6 +63,9 @@ pub enum BadCall {
     /// No URI that is a string.
     #[error("params.uri must be a string")]
     Uri,
+    /// No id of a task that is a string.
+    #[error("params.taskId must be a string")]
+    Task,
     /// No reference to a prompt or a resource.
     #[error("params.ref must be an object of type ref/prompt with a name, or ref/resource with a uri")]
     Reference,
@@ -103,6 +108,8 @@ pub struct Leg<'a> {
     pub input: Option<Input<'a>>,
     /// Whether the server's revision knows the `context` of a completion (CMP-1).
     pub context: bool,
+    /// Whether a legacy server takes the call as a task only (TSK-7).
+    pub task: bool,
 }
 
 /// The answers to a server's questions, and its own state; raw.
@@ -116,20 +123,16 @@ pub struct Input<'a> {
 
 impl Call {
     /// Reads the params of such a request from the host's message. Its method must be one that names an item.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
     pub fn read(method: Method, line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
         let params = params.filter(|p| line[p.span.start as usize] == b'{').ok_or(BadCall::Params)?;
-        let key = match method {
-            Method::Complete => "ref",
-            Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",
-            _ => "name",
-        };
+        let key = key(method);
         let ([named, arguments, meta], others) = pick(line, index, params, [key, "arguments", "_meta"])?;
         let (target, reference) = match (method, named) {
             (Method::Complete, Some(reference)) => (referred(line, reference)?, Some(reference)),
             (Method::Complete, None) => return Err(BadCall::Reference),
             (_, Some(target)) if line[target.start as usize] == b'"' => (target, None),
             _ if key == "uri" => return Err(BadCall::Uri),
+            _ if key == "taskId" => return Err(BadCall::Task),
             _ => return Err(BadCall::Name),
         };
         let arguments = match arguments.map(|a| (a, line[a.start as usize])) {
@@ -166,6 +169,7 @@ impl Call {
             Method::ToolsCall => Target::Tool,
             Method::PromptsGet => Target::Prompt,
             Method::Complete if self.reference.is_some_and(|r| is_prompt(r.of(&self.line))) => Target::Prompt,
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => Target::Task,
             _ => Target::Uri,
         }
     }
@@ -214,6 +218,10 @@ impl Call {
                 out.extend_from_slice(b"{\"uri\":");
                 out.extend_from_slice(native);
             }
+            (None, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => {
+                out.extend_from_slice(b"{\"taskId\":");
+                out.extend_from_slice(native);
+            }
             (None, _) => {
                 out.extend_from_slice(b"{\"name\":");
                 out.extend_from_slice(native);
@@ -225,6 +233,9 @@ impl Call {
         }
         if self.others {
             self.push_others(out, leg);
+        }
+        if leg.task {
+            push_member(out, b"task", b"{}");
         }
         if let Some(input) = leg.input {
             for (key, value) in [("inputResponses", input.responses), ("requestState", input.state)] {
@@ -256,11 +267,7 @@ impl Call {
     }
 
     fn push_others(&self, out: &mut Vec<u8>, leg: &Leg<'_>) {
-        let target = match (self.reference, self.method) {
-            (Some(_), _) => "ref",
-            (None, Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe) => "uri",
-            (None, _) => "name",
-        };
+        let target = key(self.method);
         for entry in json::members(self.params.of(&self.line)) {
             let ours = [target, "arguments", "_meta"].iter().chain(&LEG_ONLY).any(|name| entry.is(name));
             let unknown = self.method == Method::Complete && !leg.context && entry.is("context");
@@ -292,6 +299,17 @@ impl Call {
             out.pop();
         }
         out.push(b'}');
+    }
+}
+
+/// The member of the params that names the item.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
+const fn key(method: Method) -> &'static str {
+    match method {
+        Method::Complete => "ref",
+        Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => "taskId",
+        _ => "name",
     }
 }
 
@@ -362,7 +380,7 @@ mod tests {
     }
 
     fn leg(token: Option<u64>, modern: Option<Revision>, none: &Capabilities) -> Leg<'_> {
-        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true }
+        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true, task: false }
     }
 
     fn written(call: &Call, native: &str, leg: &Leg<'_>) -> String {
@@ -373,6 +391,20 @@ mod tests {
 
     fn down(params: &str, token: Option<u64>, modern: Option<Revision>) -> String {
         written(&read(params).unwrap(), r#""n""#, &leg(token, modern, &Capabilities::default()))
+    }
+
+    #[test]
+    fn tsk2_tsk7_a_task_is_named_and_a_call_made_one() {
+        let none = Capabilities::default();
+        let call = read_as(Method::TasksUpdate, r#"{"x":1,"inputResponses":{"k":{}},"taskId":"t1.A"}"#).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""t1.A""#[..], Target::Task));
+        let given = Leg { input: Some(call.input()), ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &given), r#"{"taskId":"n","x":1,"inputResponses":{"k":{}}}"#);
+        assert_eq!(read_as(Method::TasksGet, r#"{"taskId":7}"#).unwrap_err(), BadCall::Task);
+        let call = read(r#"{"name":"a","task":{"ttl":9},"arguments":{}}"#).unwrap();
+        assert_eq!(written(&call, r#""n""#, &leg(None, None, &none)), r#"{"name":"n","arguments":{}}"#);
+        let made = Leg { task: true, ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &made), r#"{"name":"n","arguments":{},"task":{}}"#);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Which `subscriptions/listen` a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Which task of the legacy era something belongs to.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// The token under which a request wants progress.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 

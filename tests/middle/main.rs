@@ -18,5 +18,6 @@ mod life;
 mod lists;
 mod progress;
 mod streams;
+mod tasks;
 mod told;
 mod world;
