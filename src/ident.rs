@@ -165,6 +165,6 @@ mod tests {
         for bad in ["", "A", "1a", "-a", "a_b", "a__b", "a.b", "ä", "abcdefghijklmnopq"] {
             assert_eq!(ServerKey::new(bad), Err(ServerKeyError::Shape), "{bad}");
         }
-        assert_eq!(ServerKey::new("onegate"), Err(ServerKeyError::Reserved));
+        assert_eq!(ServerKey::new("onegate"), Err(ServerKeyError::Reserved), "N-14");
     }
 }

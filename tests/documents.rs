@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The families of rules that comments and tests cite.
 const FAMILIES: [&str; 45] = [
-    "AUT", "HTTP", "SES", "SSE", "STM", "APP", "CALL", "CAN", "CAP", "CCH", "CMP", "CON", "ENV", "ERR", "HDR", "INV",
-    "LMB", "LOG", "LST", "MLB", "MRT", "OBS", "PAG", "PRB", "PRG", "PRM", "REL", "RES", "SEC", "STD", "SUB", "TMO",
-    "URL", "VER", "XMH", "TSK", "EXT", "D", "E", "I", "N", "R", "S", "T", "U",
+    "AUT", "HTTP", "SES", "SSE", "STM", "APP", "CALL", "CAN", "CAP", "CCH", "CMP", "CON", "ENV", "ERR", "EXT", "HDR",
+    "INV", "LMB", "LOG", "LST", "MLB", "MRT", "OBS", "PAG", "PRB", "PRG", "PRM", "REL", "RES", "SEC", "STD", "SUB",
+    "TMO", "TSK", "URL", "VER", "XMH", "D", "E", "I", "N", "R", "S", "T", "U",
 ];
 
 /// Folders of a path in a document that begins at the top.
@@ -112,6 +112,13 @@ fn paths_in_comments_lead_somewhere() {
     assert!(dead.is_empty(), "{dead:#?}");
 }
 
+/// The rules that the page tells, in its order.
+fn told() -> Vec<String> {
+    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let first = |row: &str| row.split(' ').next().unwrap().to_owned();
+    page.lines().filter_map(|line| line.strip_prefix("| ")).map(first).filter(|id| rules(id).contains(id)).collect()
+}
+
 #[test]
 fn each_cited_rule_is_told_and_each_told_one_cited() {
     let mut cited = BTreeSet::new();
@@ -120,19 +127,77 @@ fn each_cited_rule_is_told_and_each_told_one_cited() {
             cited.extend(rules(&std::fs::read_to_string(file).unwrap()));
         }
     }
-    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
-    let mut told = BTreeSet::new();
-    for row in page.lines().filter_map(|line| line.strip_prefix("| ")) {
-        let id = row.split(' ').next().unwrap();
-        if rules(id).contains(id) {
-            assert!(told.insert(id.to_owned()), "{id} is told twice");
-        }
+    let mut told_once = BTreeSet::new();
+    for id in told() {
+        assert!(told_once.insert(id.clone()), "{id} is told twice");
     }
-    assert!(told.len() >= 60, "only {} rules found", told.len());
-    let untold: Vec<_> = cited.difference(&told).collect();
-    let uncited: Vec<_> = told.difference(&cited).collect();
+    assert!(told_once.len() >= 60, "only {} rules found", told_once.len());
+    let untold: Vec<_> = cited.difference(&told_once).collect();
+    let uncited: Vec<_> = told_once.difference(&cited).collect();
     assert!(untold.is_empty(), "cited, but not in docs/protocol.md: {untold:?}");
     assert!(uncited.is_empty(), "in docs/protocol.md, but cited nowhere: {uncited:?}");
+}
+
+/// The rules that tests name: in comments and texts, and as `ver4_…` or `hdr_3_…` in the names of functions.
+fn tested(text: &str) -> BTreeSet<String> {
+    let mut found = rules(text);
+    for name in text.split("fn ").skip(1).filter_map(|rest| rest.split('(').next()) {
+        let mut parts = name.split('_').peekable();
+        while let Some(part) = parts.next() {
+            let letters = part.trim_end_matches(|c: char| c.is_ascii_digit());
+            let mut digits = &part[letters.len()..];
+            if digits.is_empty()
+                && let Some(next) = parts.peek()
+            {
+                digits = next.trim_end_matches(|c: char| c.is_ascii_lowercase());
+            }
+            let family = letters.to_ascii_uppercase();
+            // Cases have three digits: `d041` is no rule.
+            let is_number = !digits.is_empty() && digits.len() < 3 && digits.bytes().all(|b| b.is_ascii_digit());
+            if is_number && FAMILIES.contains(&family.as_str()) {
+                found.insert(format!("{family}-{}", digits.parse::<u16>().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// Rules that no test can name, and why.
+const UNTESTED: [(&str, &str); 0] = [];
+
+#[test]
+fn each_told_rule_is_named_by_a_test() {
+    let mut named = BTreeSet::new();
+    for file in files(&["tests"], "rs") {
+        if !file.ends_with("tests/documents.rs") {
+            named.extend(tested(&std::fs::read_to_string(file).unwrap()));
+        }
+    }
+    for file in files(&["src"], "rs") {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let is_test = file.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"));
+        let begin = if is_test { Some(0) } else { text.find("#[cfg(test)]") };
+        named.extend(begin.map(|at| tested(&text[at..])).unwrap_or_default());
+    }
+    let excused: BTreeSet<&str> = UNTESTED.iter().map(|(id, _)| *id).collect();
+    let untested: Vec<String> = told().into_iter().filter(|id| !named.contains(id)).collect();
+    println!("told, but named by no test: {untested:?}");
+    let open: Vec<_> = untested.iter().filter(|id| !excused.contains(id.as_str())).collect();
+    assert!(open.is_empty(), "in docs/protocol.md, but named by no test: {open:?}");
+    assert_eq!(untested.len(), excused.len(), "tested, but excused from it");
+}
+
+/// Each family stands in the table that leads to the specification.
+#[test]
+fn each_family_has_a_page() {
+    let page = std::fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let table = page.split_once("### Pages").unwrap().1.split("\n### ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let families: BTreeSet<&str> = rows.flat_map(|row| row.split(" |").next().unwrap().split(", ")).collect();
+    for id in told() {
+        let family = id.split('-').next().unwrap();
+        assert!(families.contains(family), "{family} has no page");
+    }
 }
 
 /// Tests are named as `it::room::name`, or `…::name` for another one of the room before.
@@ -164,6 +229,10 @@ fn the_readers_of_documents_see_what_they_should() {
     assert_eq!(
         rules("(N-7a, ENV-3: xN-5), xENV-4, D-, UTF-8, „PRB-12“"),
         BTreeSet::from(["N-7", "ENV-3", "PRB-12"].map(str::to_owned))
+    );
+    assert_eq!(
+        tested("fn d041_env3_x() fn hdr_3_y( fn n_7a_z() fn can2_d26_q() fn mlb() // SUB-1"),
+        BTreeSet::from(["ENV-3", "HDR-3", "N-7", "CAN-2", "D-26", "SUB-1"].map(str::to_owned))
     );
     let text = "[a](b.md#c) [d](https://e) `src/x.rs` `cargo src/y` `it::z` `tests/*.rs` [f](#g)";
     assert_eq!(paths(text), [(true, "b.md".to_owned()), (false, "src/x.rs".to_owned())]);

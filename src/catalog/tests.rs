@@ -213,6 +213,7 @@ fn u_2_one_uri_of_two_servers_is_of_neither() {
     assert!(String::from_utf8(list.to_vec()).unwrap().contains(&format!(r#"{{"uri":"{b}","name":"n"}}"#)));
 }
 
+/// RES-4.
 #[test]
 fn u_2_uris_that_hosts_may_open_stay_with_the_first() {
     for native in ["https://h/x", "file:///x", "FILE:///x"] {

@@ -42,13 +42,15 @@ const fn words(kind: Kind) -> (Method, &'static str) {
 /// Fetches every page of a list.
 ///
 /// Ends at a missing cursor, never at an empty one (PAG-1). A cursor that comes again, too many pages or bytes fail
-/// the list (D042); how many entries it may have is a matter of the catalogue.
+/// the list (D042); how many entries it may have is a matter of the catalogue. A server that no longer knows a cursor of
+/// its own is asked from the beginning, once (PAG-6).
 pub(super) async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Result<Pages, Fault> {
     let (method, member) = words(kind);
     let mut all = Pages::default();
     let mut seen: HashSet<Box<[u8]>> = HashSet::new();
     let mut cursor: Option<Box<[u8]>> = None;
     let mut bytes = 0;
+    let mut anew = false;
     loop {
         let asked = connection.request(method, Some(Deadlines::within(limit)), None, |out, _| {
             push_params(out, cursor.as_deref(), connection);
@@ -64,6 +66,12 @@ pub(super) async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duratio
                     tracing::warn!(server = %connection.key, "it declared {member}, but does not know {method}");
                 }
                 return Ok(all);
+            }
+            Body::Error(error) if error.code == code::INVALID_PARAMS && cursor.is_some() && !anew => {
+                anew = true;
+                (all, cursor, bytes) = (Pages::default(), None, 0);
+                seen.clear();
+                continue;
             }
             Body::Error(error) => {
                 let message = error.message.map_or_else(String::new, |message| {

@@ -180,8 +180,7 @@ impl Session {
             self.message(&element, index, read, &|id| places.reply_to(id), true);
         }
         if !any {
-            let failure = Failure::no_message(Why::Array);
-            write::failure(&mut self.outbox.message(), None, &failure);
+            self.unreadable(&Failure::no_message(Why::Array));
         }
     }
 
@@ -214,18 +213,36 @@ impl Session {
                     Some(id) => {
                         reply_to(line.slice(id.range())).send(|out, id| write::failure(out, Some(id), &failure))
                     }
-                    // An array was read, and is refused in every revision that has none (ENV-9).
-                    None if why == Why::Array => write::failure(&mut self.outbox.message(), None, &failure),
+                    None if why == Why::Array => self.refuse_array(line, &failure),
                     None => self.unreadable(&failure),
                 }
             }
         }
     }
 
+    /// An array where the revision has none (ENV-9). A host that takes no error without an id gets one for each request in
+    /// it.
+    fn refuse_array(&self, line: &Bytes, failure: &Failure) {
+        self.unreadable(failure);
+        if self.takes_errors_without_id() {
+            return;
+        }
+        let mut index = Index::new();
+        for element in json::elements(line).take(MAX_BATCH) {
+            if let Ok(Message::Request { id, .. }) = Message::read(&line.slice_ref(element), &mut index) {
+                self.refuse(&element[id.range()], failure);
+            }
+        }
+    }
+
+    fn takes_errors_without_id(&self) -> bool {
+        self.state().legacy.is_none_or(|revision| revision > Revision::V2025_06_18)
+    }
+
     /// A message without a readable id: hosts up to 2025-06-18 take no answer without one (ENV-4).
     pub(super) fn unreadable(&self, failure: &Failure) {
         tracing::warn!(why = failure.message, "a line of the host is no message");
-        if self.state().legacy.is_none_or(|revision| revision > Revision::V2025_06_18) {
+        if self.takes_errors_without_id() {
             write::failure(&mut self.outbox.message(), None, failure);
         }
     }

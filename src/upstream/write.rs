@@ -326,10 +326,10 @@ pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
     let bytes = out.bytes();
     bytes.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":");
     let is_long = |entry: &json::Entry<'_>| entry.is("data") && entry.value.len() > MAX_LOG_DATA;
-    let long = json::members(message.params.of(line)).any(|entry| is_long(&entry));
+    let edited = json::members(message.params.of(line)).any(|entry| is_long(&entry) || is_meta(&entry));
     let logger = message.logger.map(|logger| (logger, json::text_of(logger.of(line))));
     match logger {
-        Some((at, Some(logger))) if !long => {
+        Some((at, Some(logger))) if !edited => {
             bytes.extend_from_slice(Span { start: message.params.start, end: at.start }.of(line));
             json::push_string(bytes, &format!("{}/{logger}", message.server));
             bytes.extend_from_slice(Span { start: at.end, end: message.params.end }.of(line));
@@ -341,6 +341,11 @@ pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
                 None => json::push_string(bytes, &message.server),
             }
             for entry in json::members(message.params.of(line)).filter(|entry| !entry.is("logger")) {
+                if is_meta(&entry) {
+                    bytes.push(b',');
+                    push_meta_of_notification(bytes, &entry);
+                    continue;
+                }
                 bytes.extend_from_slice(b",\"");
                 bytes.extend_from_slice(entry.key);
                 bytes.extend_from_slice(b"\":");
@@ -357,6 +362,21 @@ pub(super) fn log(out: &mut impl Sink, message: &LogMessage) {
     bytes.push(b'}');
 }
 
+/// `_meta` of a notification: the protocol's keys in it name a stream of the server's leg (SUB-14).
+fn is_meta(entry: &json::Entry<'_>) -> bool {
+    entry.is("_meta") && entry.value.starts_with(b"{")
+}
+
+fn push_meta_of_notification(out: &mut Vec<u8>, entry: &json::Entry<'_>) {
+    out.extend_from_slice(b"\"_meta\":{");
+    let begin = out.len();
+    meta::push_passing(out, entry.value);
+    if out.len() > begin {
+        out.pop();
+    }
+    out.push(b'}');
+}
+
 /// What a URL was opened for is done (LMB-2, URL-1).
 pub(super) fn opened(out: &mut impl Sink, id: &[u8]) {
     let out = out.bytes();
@@ -370,13 +390,19 @@ pub(super) fn opened(out: &mut impl Sink, id: &[u8]) {
 pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, revision: Revision) {
     let line = &progress.line;
     out.bytes().extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":");
-    let parts = match progress.message.filter(|_| revision == Revision::V2024_11_05) {
-        // PRG-6: found again with its key, which this rare host makes worth it.
-        Some(_) => {
+    // PRG-6: found again with its key, which this rare host makes worth it.
+    let mute = progress.message.is_some() && revision == Revision::V2024_11_05;
+    let parts = match mute || json::members(progress.params.of(line)).any(|entry| is_meta(&entry)) {
+        true => {
             let params = progress.params.of(line);
             let bytes = out.bytes();
             bytes.push(b'{');
-            for entry in json::members(params).filter(|entry| !entry.is("message")) {
+            for entry in json::members(params).filter(|entry| !(mute && entry.is("message"))) {
+                if is_meta(&entry) {
+                    push_meta_of_notification(bytes, &entry);
+                    bytes.push(b',');
+                    continue;
+                }
                 bytes.push(b'"');
                 bytes.extend_from_slice(entry.key);
                 bytes.extend_from_slice(b"\":");
@@ -387,7 +413,7 @@ pub(super) fn progress(out: &mut impl Sink, token: &[u8], progress: &Progress, r
             bytes.extend_from_slice(b"}}");
             return;
         }
-        None => (
+        false => (
             Span { start: progress.params.start, end: progress.token.start },
             Span { start: progress.token.end, end: progress.params.end },
         ),

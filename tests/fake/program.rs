@@ -2,7 +2,7 @@
 //!
 //! `fake-server --scenario FILE [ANYTHING…]` serves MCP on its standard streams as the JSON in FILE says
 //! (`scenario.rs` lists every member). Beside FILE it leaves two traces for the tests: `FILE.starts` (one line
-//! with the pid per start) and `FILE.received` (every line that it was sent, byte for byte).
+//! with the pid per start) and `FILE.received` (every line that it was sent, byte for byte); on demand `FILE.talk`.
 //!
 //! It deliberately knows nothing of the gateway: what the gateway sends is written down, not judged. The tests
 //! in `tests/it` start it, always through the gateway or, in `fake.rs`, by hand.
@@ -56,7 +56,8 @@ fn main() {
     before_service(&scenario);
 
     let log = open(&path, "received");
-    let server = Arc::new(Server::new(scenario));
+    let talk = scenario.flag("talk").then(|| open(&path, "talk"));
+    let server = Arc::new(Server::new(scenario, talk));
     for line in server.scenario.list("banner") {
         server.line(&line);
     }
@@ -104,6 +105,7 @@ fn serve(server: &Arc<Server>, mut log: std::fs::File) {
             Ok(_) => {}
         }
         let _ = log.write_all(&line);
+        server.note('<', &line);
         if let Ok(text) = std::str::from_utf8(&line) {
             Server::receive(server, text.trim_end_matches(['\n', '\r']));
         }

@@ -3,6 +3,7 @@
 //! Knows nothing of single tools: `act.rs` does them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::process::exit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,6 +66,8 @@ pub(crate) struct Server {
     pub(crate) scenario: Scenario,
     state: Mutex<State>,
     out: Mutex<std::io::Stdout>,
+    /// Where each line is written down.
+    talk: Option<File>,
     answered: AtomicU64,
     dice: AtomicU64,
     /// Our own requests to the client that wait for an answer, by their id.
@@ -92,7 +95,7 @@ pub(crate) fn flood(bytes: u64, newline: bool) {
 }
 
 impl Server {
-    pub(crate) fn new(scenario: Scenario) -> Self {
+    pub(crate) fn new(scenario: Scenario, talk: Option<File>) -> Self {
         let mut tools = scenario.list("tools");
         for n in 0..scenario.number("tool_count").unwrap_or(0) {
             tools.push(format!(r#"{{"name":"t{n:03}","inputSchema":{{"type":"object"}}}}"#));
@@ -100,6 +103,7 @@ impl Server {
         let state = State { tools, listens: Vec::new(), lists: 0, pages: 0, opened: false, legacy: false };
         Self {
             scenario,
+            talk,
             state: Mutex::new(state),
             out: Mutex::new(std::io::stdout()),
             answered: AtomicU64::new(0),
@@ -126,6 +130,10 @@ impl Server {
     /// Writes bytes as they are.
     pub(crate) fn bytes(&self, bytes: &[u8]) {
         let mut out = lock(&self.out);
+        // What is no whole line is no message.
+        if bytes.ends_with(b"\n") {
+            self.note('>', bytes);
+        }
         if self.scenario.text("stream").as_deref() == Some("bytes") {
             for byte in bytes {
                 let _ = out.write_all(std::slice::from_ref(byte));
@@ -134,6 +142,14 @@ impl Server {
         } else {
             let _ = out.write_all(bytes);
             let _ = out.flush();
+        }
+    }
+
+    /// Writes down a line: `>` is ours, `<` came.
+    pub(crate) fn note(&self, who: char, line: &[u8]) {
+        if let Some(mut talk) = self.talk.as_ref() {
+            let note = [format!("{} {who} ", std::process::id()).as_bytes(), line].concat();
+            let _ = talk.write_all(&note);
         }
     }
 

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::checker::Leg;
+
 /// The headers that every MCP client sends.
 pub(crate) const USUAL: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
@@ -16,6 +18,8 @@ pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     address: SocketAddr,
     read: Vec<u8>,
+    /// That of the session which was named last.
+    leg: Leg,
 }
 
 /// The head of an answer.
@@ -55,13 +59,22 @@ impl Event {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.unwrap(), address, read: Vec::new() }
+        Self { stream: TcpStream::connect(address).await.unwrap(), address, read: Vec::new(), leg: Leg::default() }
     }
 
     /// Writes a request; `Host` and the length come by themselves unless they are given.
     pub(crate) async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut text = format!("{method} {path} HTTP/1.1\r\n");
         let has = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let session =
+            headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("mcp-session-id")).map(|(_, name)| *name);
+        self.leg = match session.or(path.contains("session=").then_some(path)) {
+            Some(name) => Leg::default().named(name),
+            None => Leg::default(),
+        };
+        if method == "POST" && !body.is_empty() {
+            self.leg.heard(body);
+        }
         if !has("host") {
             text.push_str(&format!("Host: {}\r\n", self.address));
         }
@@ -117,7 +130,11 @@ impl Client {
             let (name, value) = line.split_once(':').unwrap();
             (name.to_ascii_lowercase(), value.trim().to_owned())
         };
-        Head { status, headers: lines.map(header).collect() }
+        let head = Head { status, headers: lines.map(header).collect() };
+        if let Some(session) = head.headers.get("mcp-session-id") {
+            self.leg = self.leg.named(session);
+        }
+        head
     }
 
     /// A piece of a chunked body; nothing at its end.
@@ -149,6 +166,13 @@ impl Client {
             return (head, Value::Null);
         }
         assert_eq!(head.get("content-type"), "application/json", "{head:?}");
+        if head.status >= 400 && memchr::memmem::find(&body, b"\"id\":").is_none() {
+            // A body that says why a request was refused may lack an id in all revisions of this transport, though only the
+            // newer schemas say so.
+            Leg::default().said(&body);
+        } else {
+            self.leg.said(&body);
+        }
         let value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&body)));
         (head, value)
     }
@@ -159,7 +183,12 @@ impl Client {
         let head = client.head().await;
         assert_eq!((head.status, head.get("content-type")), (200, "text/event-stream"), "{head:?}");
         assert_eq!((head.get("cache-control"), head.get("x-accel-buffering")), ("no-cache", "no"), "HTTP-6");
-        Events { client, text: String::new(), ended: false }
+        client.events()
+    }
+
+    /// The rest of an answer whose head was read.
+    pub(crate) fn events(self) -> Events {
+        Events { client: self, text: String::new(), ended: false }
     }
 }
 
@@ -192,6 +221,13 @@ impl Events {
             match line.split_once(':') {
                 None if line.is_empty() => {
                     if event.event.is_some() || event.id.is_some() || event.data.is_some() {
+                        let data = event.data.as_deref().unwrap_or_default();
+                        match event.event.as_deref() {
+                            Some("endpoint") => self.client.leg = self.client.leg.named(data),
+                            // An event without data is a place to go on from.
+                            _ if data.is_empty() => {}
+                            _ => self.client.leg.said(data.as_bytes()),
+                        }
                         return Some(event);
                     }
                 }

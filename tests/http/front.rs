@@ -59,6 +59,13 @@ impl Front {
         } else {
             a.legacy(&["t"]).await;
         }
+        // The change from nothing to this list has been told.
+        changes.changed().await.unwrap();
+        (Self::over(world, setup).await, a)
+    }
+
+    /// A front to these servers.
+    pub(crate) async fn over(world: World, setup: Setup) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mode = if setup.keys.is_some() { AuthMode::Keys } else { AuthMode::None };
@@ -68,10 +75,7 @@ impl Front {
         let serving = world.tasks.spawn(async move {
             serve(setup.limits, gateway, listener, &setup.http, &auth, &profiles, &stop, &tasks).await
         });
-        // The change from nothing to this list has been told.
-        changes.changed().await.unwrap();
-        let front = Self { world, address, serving };
-        (front, a)
+        Self { world, address, serving }
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -263,6 +263,7 @@ fn ver8_what_changes_before_a_host_is_ready_is_told_then() {
     });
 }
 
+/// SES-10.
 #[test]
 fn env9_arrays_are_served_in_one_revision() {
     run(async {

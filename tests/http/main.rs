@@ -5,14 +5,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod bounds;
+#[path = "../schema/checker.rs"]
+#[allow(dead_code, reason = "other boundaries use the rest")]
+mod checker;
 mod client;
 #[path = "../middle/end.rs"]
 #[allow(dead_code, reason = "the middle boundary uses the rest")]
 mod end;
 mod front;
 mod legacy;
+mod marked;
 mod modern;
 mod outside;
+mod principals;
 mod sse;
 mod tasks;
 mod tls;

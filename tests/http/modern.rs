@@ -32,11 +32,15 @@ fn hdr2_headers_repeat_the_arguments_of_a_tool_by_either_of_its_names() {
             let (head, answer) =
                 front.ask("/mcp", &[&usual[..], &[("Mcp-Param-Place", "there")]].concat(), &message).await;
             assert_eq!((head.status, &answer["error"]["code"]), (400, &json!(-32020)), "{name}: {answer}");
+            // XMH-5
+            assert!(!answer.to_string().contains("there") && !answer.to_string().contains("here"), "{answer}");
         }
         front.end().await;
     });
 }
 
+/// INV-2, HDR-7.
+///
 /// Changes of a good call of `a__t`: headers by name (`-` = left out), what is wrong, the status and the code.
 #[test]
 fn d075_d087_headers_must_say_what_the_body_says() {
@@ -155,6 +159,13 @@ fn hdr12_status_codes_of_errors() {
         a.error(&called, -32601).await;
         let (head, answer) = client.answer().await;
         assert_eq!((head.status, &answer["error"]["code"]), (200, &json!(-32601)));
+        // ERR-5: in a session it is an answer like others.
+        let session = front.open("2025-11-25").await;
+        let named = [("Mcp-Session-Id", session.as_str())];
+        for (message, code) in [(call(2, "a__none"), -32602), (request(2, "none/such", json!({})), -32601)] {
+            let (head, answer) = front.ask("/mcp", &named, &message).await;
+            assert_eq!((head.status, &answer["error"]["code"]), (200, &json!(code)), "ERR-5: {answer}");
+        }
         // VER-2: a legacy request without a session.
         for message in [call(2, "a__t"), request(2, "ping", json!({}))] {
             let (head, answer) = front.ask("/mcp", &[], &message).await;
@@ -170,6 +181,7 @@ fn hdr12_status_codes_of_errors() {
     });
 }
 
+/// PRG-4.
 #[test]
 fn stm1_progress_makes_a_stream_of_the_answer_and_without_it_there_is_none() {
     run(async {

@@ -59,6 +59,7 @@ fn http1_a_browser_is_told_what_a_page_may_send() {
     });
 }
 
+/// HDR-5, SEC-4.
 #[test]
 fn aut4_without_a_key_nothing_is_read() {
     run(async {
@@ -95,6 +96,7 @@ fn aut4_without_a_key_nothing_is_read() {
     });
 }
 
+/// STM-4.
 #[test]
 fn paths_and_methods_that_are_not_there() {
     run(async {

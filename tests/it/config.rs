@@ -153,6 +153,7 @@ fn d023_hosts_own_files_load_as_they_are() {
     host.finish();
 }
 
+/// STD-4.
 #[test]
 fn d024_children_get_the_allow_list_and_their_own_env_only() {
     let mut host = Setup::new()
@@ -219,6 +220,29 @@ fn d024_children_get_the_allow_list_and_their_own_env_only() {
     let strange: Vec<&String> = a.as_object().unwrap().keys().filter(|name| !known(name)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     host.finish();
+}
+
+/// SEC-7: what hosts, users and servers say to one another is in no log line, at any level.
+#[test]
+fn sec7_what_is_said_in_requests_and_answers_is_not_logged() {
+    const SAID: &str = "confidence-7c2e";
+    let question = json!({"message": SAID, "requestedSchema": {"type": "object", "properties": {}}}).to_string();
+    let acts = json!({"t000": {"do": "ask", "method": "elicitation/create", "params": question},
+        "t001": {"do": "line"}, "t002": {"do": "error", "error": format!(r#"{{"code":7,"message":"{SAID}"}}"#)}});
+    for era in Era::ALL {
+        let setup = Setup::new().server("a", json!({"tool_count": 3, "acts": acts.clone()}));
+        let mut host = setup.arg("--log").arg("trace").open(era);
+        host.tools_count(3);
+        for tool in ["a__t000", "a__t001", "a__t002"] {
+            host.call(tool, &format!(r#"{{"x":"{SAID}"}}"#));
+        }
+        let forged = format!(r#""name":"a__t001","arguments":{{}},"requestState":"{SAID}","inputResponses":{{}}"#);
+        host.ask("tools/call", &forged);
+        host.ask("tools/list", &format!(r#""cursor":"{SAID}""#));
+        host.wait_stderr("a");
+        assert!(!host.stderr().contains(SAID), "{}", host.stderr());
+        host.finish();
+    }
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn corpus_arguments_reach_the_server_unchanged_or_are_refused() {
     }
 }
 
+/// CALL-1.
 #[test]
 fn corpus_results_reach_the_host_unchanged_or_as_an_error() {
     for (host_era, era) in CELLS {

@@ -216,6 +216,7 @@ fn prb9_legacy_versions_of_servers() {
     }
 }
 
+/// VER-10, CAP-2, CAP-4.
 #[test]
 fn d086_each_host_gets_the_fields_of_its_era() {
     let result = r#"{"content":[{"type":"text","text":"x"}],"structuredContent":{"ttlMs":1,"resultType":"mine"}}"#;

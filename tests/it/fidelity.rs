@@ -90,6 +90,7 @@ fn d045_one_bad_definition_costs_itself_only() {
     }
 }
 
+/// LST-4, LST-5.
 #[test]
 fn d046_optional_and_unknown_fields_pass() {
     passes(&[
@@ -216,6 +217,7 @@ fn d048_the_server_info_of_a_server_is_replaced_by_ours() {
     }
 }
 
+/// CALL-2.
 #[test]
 fn d049_error_results_pass() {
     for raw in [

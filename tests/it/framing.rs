@@ -43,6 +43,7 @@ fn d008_d009_d022_lines_that_are_no_messages_are_skipped() {
     }
 }
 
+/// SEC-8, T-35.
 #[test]
 fn d008_skipped_lines_are_logged_within_bounds_and_escaped() {
     let noise: Vec<String> = (0..2000).map(|n| format!("noise {n} \u{1b}[2J \u{202e} {}", "x".repeat(200))).collect();
@@ -173,6 +174,7 @@ fn td26_a_line_without_end_harms_nobody_else() {
     host.finish();
 }
 
+/// OBS-3.
 #[test]
 fn nesting_beyond_the_cap_ends_the_call_with_an_error() {
     for depth in [200, 5000, 500_000] {

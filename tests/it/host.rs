@@ -16,6 +16,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tempfile::TempDir;
 
+use crate::checker::Schemas;
+use crate::talk::{self, Talk};
+
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The modern `_meta` members of a host that can do nothing.
@@ -67,6 +70,16 @@ pub(crate) struct Setup {
     env: Vec<(String, String)>,
     args: Vec<String>,
     backlog: usize,
+    /// What the host and the program said; none where a fake stands alone.
+    talk: Option<Talk>,
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        if let (Some(schemas), Some(talk), false) = (Schemas::given(), &self.talk, thread::panicking()) {
+            talk::judge(schemas, talk, self.dir.path());
+        }
+    }
 }
 
 impl Setup {
@@ -76,7 +89,9 @@ impl Setup {
         for sub in ["home", "work", "run", "xdg/config", "xdg/state", "xdg/cache", "xdg/data"] {
             std::fs::create_dir_all(dir.path().join(sub)).unwrap();
         }
-        Self { dir, head: String::new(), servers: String::new(), env: Vec::new(), args: Vec::new(), backlog: 100_000 }
+        let talk = Some(Talk::default());
+        let (head, servers) = (String::new(), String::new());
+        Self { dir, head, servers, env: Vec::new(), args: Vec::new(), backlog: 100_000, talk }
     }
 
     /// The folder; every process of this setup has it in its arguments or environment.
@@ -125,6 +140,9 @@ impl Setup {
     pub(crate) fn scenario(&self, key: &str, mut scenario: Value) -> Vec<String> {
         if scenario.get("label").is_none() {
             scenario["label"] = key.into();
+        }
+        if talk::is_kept() {
+            scenario["talk"] = true.into();
         }
         let path = self.path(&format!("{key}.json"));
         std::fs::write(&path, scenario.to_string()).unwrap();
@@ -228,7 +246,8 @@ impl Setup {
 
     /// Starts a fake by itself.
     #[expect(clippy::disallowed_methods, reason = "the tests start the fake under test")]
-    pub(crate) fn fake_alone(self, scenario: Value) -> Host {
+    pub(crate) fn fake_alone(mut self, scenario: Value) -> Host {
+        self.talk = None;
         let args = self.scenario("alone", scenario);
         let mut run = Command::new(fake());
         run.args(args);
@@ -490,6 +509,9 @@ impl Host {
     /// Writes bytes.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("input is still open");
+        if let Some(talk) = &mut self.setup.talk {
+            talk.heard(bytes);
+        }
         if let Err(error) = stdin.write_all(bytes).and_then(|()| stdin.flush()) {
             panic!("cannot write to the program: {error}\n{}", self.stderr());
         }
@@ -543,13 +565,24 @@ impl Host {
     /// The next line as it is, also when it is no object.
     pub(crate) fn raw_line(&mut self, limit: Duration) -> Option<String> {
         let line = self.lines.recv_timeout(limit).ok()?;
+        self.said(&line);
         Some(String::from_utf8(line).expect("stdout is UTF-8"))
     }
 
     fn fresh(&mut self, limit: Duration) -> Option<Message> {
         match self.lines.recv_timeout(limit) {
-            Ok(line) => Some(Message::new(String::from_utf8(line).expect("stdout is UTF-8"))),
+            Ok(line) => {
+                self.said(&line);
+                Some(Message::new(String::from_utf8(line).expect("stdout is UTF-8")))
+            }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// The program said this on stdout.
+    fn said(&mut self, line: &[u8]) {
+        if let Some(talk) = &mut self.setup.talk {
+            talk.said(line);
         }
     }
 
@@ -710,10 +743,18 @@ impl Drop for Host {
             let _ = writeln!(std::io::stderr(), "--- stderr of the program ---\n{tail}\n---");
         }
         self.stdin = None;
-        if self.child.try_wait().ok().flatten().is_none() {
+        let lives = self.child.try_wait().ok().flatten().is_none();
+        if lives {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+        // Also what no test waited for is a message.
+        while let Ok(line) = self.lines.try_recv() {
+            // Whoever is killed may leave half a line.
+            if !lives || line.ends_with(b"}") {
+                self.said(&line);
+            }
+        }
         // What a failed test left is ended here, by pid, so that it does not pile up.
         for (pid, _) in self.processes() {
             kill(pid);

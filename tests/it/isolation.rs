@@ -9,6 +9,7 @@ use crate::host::{CELLS, Era, PATIENCE, Setup, until};
 /// The longest a list may take while a server is silent: the list deadline of 5 s and some room for a busy machine.
 const LIST: Duration = Duration::from_secs(8);
 
+/// INV-9.
 #[test]
 fn d001_healthy_servers_are_listed_beside_dead_ones() {
     for era in Era::ALL {
@@ -31,6 +32,7 @@ fn d001_healthy_servers_are_listed_beside_dead_ones() {
     }
 }
 
+/// LST-1.
 #[test]
 fn d002_a_silent_server_delays_the_first_list_at_most() {
     for (era, silent) in [
@@ -261,6 +263,9 @@ fn d007_a_server_that_is_gone_is_named_and_no_empty_success() {
             assert_eq!(answer.error()["data"]["server"], "gone");
             assert_eq!(answer.reason(), "downstream-unavailable");
             assert!(answer.error()["message"].as_str().unwrap().contains("gone"));
+            // I-42: not where it lies on this machine.
+            let of_machine = [host.path("").display().to_string(), "fake-server".to_owned()];
+            assert!(!of_machine.iter().any(|detail| answer.line.contains(detail)), "{}", answer.line);
         }
         assert!(host.tools().contains(&"other__t000".to_owned()));
         assert_eq!(host.call("other__t000", "{}").text(), "other:t000");

@@ -23,6 +23,7 @@ fn d011_a_mebibyte_of_stderr_before_each_answer() {
     }
 }
 
+/// STD-3, D-27.
 #[test]
 fn d012_a_stderr_flood_is_bounded_and_its_end_is_kept() {
     for newline in [true, false] {
@@ -78,6 +79,7 @@ fn with_stubborn(also_deaf: bool) -> Host {
     host
 }
 
+/// STD-1, STD-2, D-31.
 #[test]
 fn d013_d014_end_of_input_ends_everything_in_time() {
     let mut host = with_stubborn(true);
@@ -179,6 +181,7 @@ fn answers_under_way_are_written_before_the_end() {
     host.finish();
 }
 
+/// CON-6.
 #[test]
 fn d015_a_server_that_exits_after_each_answer_is_started_again() {
     for era in Era::ALL {

@@ -4,6 +4,9 @@
 //! they prove (`d041_…`, `ver6_…`); `tests/CASES.md` is the table.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
+#[path = "../schema/checker.rs"]
+#[allow(dead_code, reason = "other boundaries use the rest")]
+mod checker;
 mod config;
 mod corpus;
 mod correlate;
@@ -18,3 +21,4 @@ mod life;
 mod naming;
 mod paging;
 mod service;
+mod talk;

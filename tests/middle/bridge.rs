@@ -288,7 +288,7 @@ async fn rel5_a_server_asks_five_things_at_once_and_thirty_in_a_minute() {
     let mut refused = 0;
     for n in 10..60 {
         server.ask(n, "roots/list", json!({})).await;
-        let told = server.lines.next();
+        let told = server.next();
         tokio::select! {
             biased;
             question = next(&mut host) => host.result(&question, json!({"roots": []})).await,
@@ -339,6 +339,7 @@ async fn mrt2_mm_a_question_passes_under_a_state_of_ours_and_comes_back_as_it_wa
     world.end().await;
 }
 
+/// SEC-3.
 #[tokio::test(start_paused = true)]
 async fn mrt2_a_state_opens_for_its_own_call_alone_and_not_for_ever() {
     let (world, mut host, mut server) = modern_server().await;

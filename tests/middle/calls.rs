@@ -12,6 +12,7 @@ fn reason(answer: &Value) -> &str {
     answer["error"]["data"]["reason"].as_str().unwrap_or_else(|| panic!("no reason: {answer}"))
 }
 
+/// TMO-3.
 #[tokio::test(start_paused = true)]
 async fn tmo1_a_call_without_a_sign_of_life_ends_after_a_minute() {
     let (world, mut host, mut server) = pair().await;

@@ -1,15 +1,20 @@
 //! A scripted peer: what a host or a server says is written by the test, line by line.
 //!
 //! Knows the protocol only as far as its helpers shorten tests. Reading never hangs: the clock is paused, so an hour
-//! without a message is over at once and fails the test.
+//! without a message is over at once and fails the test. Both ways are held to the schemas, where those are given; what
+//! nobody read is looked at in the end.
 
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use onegate::transport::Channel;
 use onegate::transport::line::{Frame, LineReader, MAX_LINE};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+
+use super::checker::{Leg, Schemas};
 
 /// Longest wait for a message.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -18,18 +23,44 @@ const LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) struct End {
     pub(crate) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    leg: Leg,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if Schemas::given().is_none() || std::thread::panicking() {
+            return;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Ok(Some(frame))) = std::pin::pin!(self.lines.next()).poll(&mut context) {
+            // What was cut by the end is no message.
+            if let Frame::Line(line) = frame
+                && (line.ends_with(b"}") || line.ends_with(b"]"))
+            {
+                self.leg.said(&line);
+            }
+        }
+    }
 }
 
 impl End {
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { lines: LineReader::new(channel.reader, MAX_LINE), writer: channel.writer }
+        Self { lines: LineReader::new(channel.reader, MAX_LINE), writer: channel.writer, leg: Leg::default() }
     }
 
     /// The next message; `None` when the other side has closed.
     pub(crate) async fn next(&mut self) -> Option<Value> {
+        self.line().await.map(|line| serde_json::from_slice(&line).unwrap())
+    }
+
+    /// The next message as it is written.
+    pub(crate) async fn line(&mut self) -> Option<Bytes> {
         let frame = timeout(LONGEST, self.lines.next()).await.expect("nothing came within an hour").unwrap()?;
         match frame {
-            Frame::Line(line) => Some(serde_json::from_slice(&line).unwrap()),
+            Frame::Line(line) => {
+                self.leg.said(&line);
+                Some(line)
+            }
             Frame::TooLong { length, .. } => panic!("a line of {length} bytes"),
         }
     }
@@ -61,6 +92,9 @@ impl End {
 
     /// Writes bytes as they are.
     pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        for line in bytes.as_ref().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            self.leg.heard(line);
+        }
         self.writer.write_all(bytes.as_ref()).await.unwrap();
     }
 

@@ -511,7 +511,7 @@ fn many(count: usize, mark: &str) -> Value {
     (0..count).map(|n| json!({"name": "r", "uri": format!("x:{mark}{n}")})).collect()
 }
 
-/// PAG-2, PAG-4.
+/// PAG-3, PAG-5; PAG-2, PAG-4.
 #[tokio::test(start_paused = true)]
 async fn pag2_pag4_a_long_list_comes_in_pages_of_one_snapshot_under_cursors_of_ours() {
     for era in ERAS {
@@ -529,6 +529,8 @@ async fn pag2_pag4_a_long_list_comes_in_pages_of_one_snapshot_under_cursors_of_o
         };
         assert_eq!([&first, &second, &third].map(|page| uris(page).len()), [1000, 1000, 500]);
         assert_eq!(third["result"].get("nextCursor"), None);
+        let scopes = [&first, &second, &third].map(|page| page["result"].get("cacheScope"));
+        assert_eq!(scopes, [(era == Era::Modern).then_some(&json!("private")); 3]);
         let all: Vec<_> = [&first, &second, &third].into_iter().flat_map(uris).collect();
         assert_eq!(all, (0..2500).map(|n| format!("x:{n}")).collect::<Vec<_>>());
         // Never ours, tampered with, of another list: all the same.

@@ -181,6 +181,7 @@ async fn con2_a_server_that_names_the_modern_era_alone_is_tried_in_the_legacy_on
     }
 }
 
+/// CON-5.
 #[tokio::test(start_paused = true)]
 async fn con4_a_hundred_sessions_of_one_principal_start_no_hundred_children() {
     let (mut world, _base) = legacy(server("a")).await;

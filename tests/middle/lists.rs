@@ -40,6 +40,7 @@ async fn d002_a_silent_server_costs_the_first_list_its_deadline_and_later_ones_n
     world.end().await;
 }
 
+/// XMH-4.
 #[tokio::test(start_paused = true)]
 async fn d002_a_call_by_name_waits_for_its_owner_only() {
     let mut world = World::new(vec![server("late"), server("never")]);
@@ -87,9 +88,8 @@ async fn d084_a_silent_probe_is_followed_by_initialize_on_the_same_connection() 
 /// Answers every list with what `tools` say by then, until nothing is asked for ten seconds; how many lists that was.
 async fn serve_lists(server: &mut End, tools: &[&str]) -> usize {
     let mut lists = 0;
-    while let Ok(asked) = timeout(Duration::from_secs(10), server.lines.next()).await {
-        let Some(onegate::transport::line::Frame::Line(line)) = asked.unwrap() else { panic!("it closed") };
-        let asked: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    while let Ok(asked) = timeout(Duration::from_secs(10), server.next()).await {
+        let asked = asked.expect("it closed");
         assert_eq!(asked["method"], "tools/list", "{asked}");
         server.result(&asked, list_of(tools)).await;
         lists += 1;

@@ -9,6 +9,9 @@ mod bounds;
 mod bridge;
 mod calls;
 mod cancel;
+#[path = "../schema/checker.rs"]
+#[allow(dead_code, reason = "other boundaries use the rest")]
+mod checker;
 mod end;
 mod full;
 mod hosts;
@@ -17,6 +20,7 @@ mod leases;
 mod life;
 mod lists;
 mod progress;
+mod rules;
 mod streams;
 mod tasks;
 mod told;

@@ -29,6 +29,7 @@ fn answered(call: &Value) -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": call["id"], "result": text("done")}))
 }
 
+/// PRG-3.
 #[tokio::test(start_paused = true)]
 async fn env8_progress_comes_in_order_before_the_answer_and_never_after() {
     let (world, mut host, mut server) = pair().await;
@@ -39,9 +40,7 @@ async fn env8_progress_comes_in_order_before_the_answer_and_never_after() {
         let lines: Vec<_> = [1, 2, 3].iter().map(|&n| told(&called, n)).collect();
         server.raw(lines.concat() + &answered(&called) + &told(&called, 4)).await;
         for n in [1, 2, 3] {
-            let frame = host.lines.next().await.unwrap().unwrap();
-            let onegate::transport::line::Frame::Line(line) = frame else { panic!("{frame:?}") };
-            let line = String::from_utf8(line.to_vec()).unwrap();
+            let line = String::from_utf8(host.line().await.unwrap().to_vec()).unwrap();
             // PRG-1: type and spelling of the token are the host's.
             assert!(line.contains(&format!("\"progressToken\":{token},")), "{line}");
             assert!(line.contains(&format!("\"progress\":{n},")), "{line}");

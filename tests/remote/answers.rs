@@ -242,6 +242,7 @@ async fn d081_redirects_within_the_origin_keep_method_body_and_headers_and_have_
     }
 }
 
+/// HTTP-8.
 #[tokio::test]
 async fn i13_other_origins_and_other_redirects_are_not_followed_and_named() {
     let (world, mut host, mut fake) = modern().await;
@@ -321,6 +322,7 @@ async fn a_busy_server_is_asked_once_more_when_it_said() {
     world.end().await;
 }
 
+/// AUT-8.
 #[tokio::test]
 async fn a_refusal_by_status_is_read() {
     let (world, mut host, mut fake) = modern().await;

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::checker::Leg;
 use super::end::list_of;
 
 /// Longest wait for a request.
@@ -31,6 +32,16 @@ pub(crate) struct Fake {
     tasks: TaskTracker,
 }
 
+impl Drop for Fake {
+    fn drop(&mut self) {
+        while let Ok(asked) = self.asked.try_recv() {
+            if !std::thread::panicking() {
+                asked.look();
+            }
+        }
+    }
+}
+
 /// A request whose answer is still to be written.
 pub(crate) struct Asked {
     pub(crate) verb: String,
@@ -39,6 +50,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
     socket: TcpStream,
     back: Option<oneshot::Sender<TcpStream>>,
+    leg: Leg,
 }
 
 impl Fake {
@@ -55,8 +67,9 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let (sender, asked) = mpsc::channel(64);
         let (open, opened) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let tasks = TaskTracker::new();
-        tasks.spawn(accept(listener, sender, Arc::clone(&open), Arc::clone(&opened), tasks.clone()));
+        let (tasks, leg) = (TaskTracker::new(), Leg::default());
+        let counts = (Arc::clone(&open), Arc::clone(&opened));
+        tasks.spawn(accept(listener, sender, counts, leg.clone(), tasks.clone()));
         Self { port, asked, kept: Vec::new(), open, opened, tasks }
     }
 
@@ -69,7 +82,22 @@ impl Fake {
         if !self.kept.is_empty() {
             return self.kept.remove(0);
         }
-        timeout(LONGEST, self.asked.recv()).await.expect("nothing was asked").unwrap()
+        self.recv().await.expect("nothing was asked").unwrap()
+    }
+
+    /// The next request, however long it takes.
+    pub(crate) async fn patiently(&mut self) -> Asked {
+        let asked = self.asked.recv().await.unwrap();
+        asked.look();
+        asked
+    }
+
+    async fn recv(&mut self) -> Result<Option<Asked>, tokio::time::error::Elapsed> {
+        let asked = timeout(LONGEST, self.asked.recv()).await;
+        if let Ok(Some(asked)) = &asked {
+            asked.look();
+        }
+        asked
     }
 
     /// The next POST of this method; others stay for later.
@@ -87,7 +115,7 @@ impl Fake {
             return self.kept.remove(at);
         }
         loop {
-            let next = timeout(LONGEST, self.asked.recv()).await;
+            let next = self.recv().await;
             let next = next.unwrap_or_else(|_| panic!("no {what}; kept: {:?}", self.kept_methods())).unwrap();
             if fits(&next) {
                 return next;
@@ -106,6 +134,7 @@ impl Fake {
         assert!(!self.kept.iter().any(|asked| asked.body["method"] == method));
         while let Ok(asked) = tokio::time::timeout_at(deadline, self.asked.recv()).await {
             let asked = asked.unwrap();
+            asked.look();
             assert_ne!(asked.body["method"], method, "unexpected");
             self.kept.push(asked);
         }
@@ -164,8 +193,8 @@ impl Drop for Counted {
 async fn accept(
     listener: TcpListener,
     sender: mpsc::Sender<Asked>,
-    open: Arc<AtomicUsize>,
-    opened: Arc<AtomicUsize>,
+    (open, opened): (Arc<AtomicUsize>, Arc<AtomicUsize>),
+    leg: Leg,
     tasks: TaskTracker,
 ) {
     loop {
@@ -177,20 +206,20 @@ async fn accept(
         opened.fetch_add(1, Ordering::SeqCst);
         open.fetch_add(1, Ordering::SeqCst);
         let counted = Counted(Arc::clone(&open));
-        let sender = sender.clone();
+        let (sender, leg) = (sender.clone(), leg.clone());
         tasks.spawn(async move {
-            serve(socket, &sender).await;
+            serve(socket, &sender, &leg).await;
             drop(counted);
         });
     }
 }
 
-async fn serve(mut socket: TcpStream, sender: &mpsc::Sender<Asked>) {
+async fn serve(mut socket: TcpStream, sender: &mpsc::Sender<Asked>, leg: &Leg) {
     let mut buffer = Vec::new();
     loop {
         let Some((verb, path, headers, body)) = read(&mut socket, &mut buffer, sender).await else { return };
         let (back, returned) = oneshot::channel();
-        let asked = Asked { verb, path, headers, body, socket, back: Some(back) };
+        let asked = Asked { verb, path, headers, body, socket, back: Some(back), leg: leg.clone() };
         if sender.send(asked).await.is_err() {
             return;
         }
@@ -236,6 +265,13 @@ async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>, sender: &mpsc::Sende
 }
 
 impl Asked {
+    /// Holds what it says to the schemas.
+    fn look(&self) {
+        if !self.body.is_null() {
+            self.leg.said(self.body.to_string().as_bytes());
+        }
+    }
+
     /// A header that is there once at most.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let values = self.headers.get(name)?;
@@ -262,6 +298,9 @@ impl Asked {
 
     /// Writes a whole answer with these header lines.
     pub(crate) async fn write(mut self, status: u16, head: &str, body: &[u8]) {
+        if !body.is_empty() {
+            self.leg.heard(body);
+        }
         let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{head}\r\n", body.len());
         self.raw([head.as_bytes(), body].concat()).await;
         self.done();
@@ -298,6 +337,9 @@ impl Asked {
     /// A piece of it.
     pub(crate) async fn piece(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
+        for line in bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data: {")) {
+            self.leg.heard(&[b"{", line].concat());
+        }
         let mut out = format!("{:x}\r\n", bytes.len()).into_bytes();
         out.extend_from_slice(bytes);
         out.extend_from_slice(b"\r\n");
@@ -325,6 +367,11 @@ impl Asked {
         let mut byte = [0];
         let read = timeout(LONGEST, self.socket.read(&mut byte)).await.expect("it stays open");
         matches!(read, Ok(0) | Err(_))
+    }
+
+    /// Whether the other side has closed, as far as is known.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.socket.try_read(&mut [0]), Ok(0))
     }
 
     /// Resets the connection.

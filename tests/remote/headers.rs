@@ -57,6 +57,7 @@ async fn d074_a_name_that_no_header_can_hold_is_encoded() {
     world.end().await;
 }
 
+/// INV-1.
 #[tokio::test]
 async fn d073_each_leg_has_the_headers_of_its_own_revision() {
     // A modern host before a server that knows 2025-06-18 and looks at headers.

@@ -5,9 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod answers;
+#[path = "../schema/checker.rs"]
+#[allow(dead_code, reason = "other boundaries use the rest")]
+mod checker;
 #[path = "../middle/end.rs"]
 #[expect(dead_code, reason = "the peers of the middle boundary can do more than is needed here")]
 mod end;
+#[allow(dead_code, reason = "the matrix uses the rest")]
 mod fake;
 mod headers;
 mod probe;

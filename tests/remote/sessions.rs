@@ -10,6 +10,7 @@ use super::end::{list_of, text, text_of};
 use super::fake::{Fake, discovered};
 use super::world::{World, answer, host, legacy, modern, server};
 
+/// SES-4.
 #[tokio::test]
 async fn d071_a_forgotten_session_is_opened_anew_and_the_call_it_refused_is_sent_again_once() {
     for (status, body) in [
