@@ -530,6 +530,11 @@ impl Connection {
         Some(Attributed { id, upward: slot.upward.clone()?, log: asker.log })
     }
 
+    /// What passes beside a request that waits.
+    pub(super) fn upward_of(&self, id: u64) -> Option<Arc<Upward>> {
+        self.pending().slots.get(&id).and_then(|slot| slot.upward.clone())
+    }
+
     /// A question of the server is open for a request: its clock stands still (TMO-2). Resolves when the request is
     /// over; `None` when it is already.
     pub(super) fn question_opens(&self, id: u64) -> Option<oneshot::Receiver<()>> {

@@ -1,10 +1,11 @@
 //! What a legacy server asks of its client: attributed to a request of a host, checked against what was declared to
 //! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). Its log messages find their
-//! request the same way (LOG-*).
+//! request the same way (LOG-*); that a URL was opened is told to the host that opened it (URL-1).
 //!
 //! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
 //! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
-use crate::protocol::capability::Capabilities;
+use crate::protocol::capability::{Capabilities, is_url};
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::transport::upward::{Ask, AskAnswer, LogMessage};
+use crate::transport::upward::{Ask, AskAnswer, LogMessage, Upward};
 
 /// How long a user may take (TMO-2).
 pub const INPUT_LIMIT: Duration = Duration::from_secs(600);
@@ -34,6 +35,9 @@ const MAX_OPEN: usize = 5;
 const PER_MINUTE: std::num::NonZeroU32 = std::num::NonZeroU32::new(30).expect("invariant: not zero");
 /// Longest answer to `roots/list` that is remembered.
 const MAX_ROOTS: usize = 64 << 10;
+/// URLs of one client that are opened, at most, and how long the name of one may be.
+const MAX_URLS: usize = 64;
+const MAX_URL_ID: usize = 1024;
 
 /// The questions of the server of one client, over all its connections.
 pub(super) struct Questions {
@@ -50,6 +54,8 @@ struct State {
     open: Vec<Open>,
     /// The roots that the principal of this client gave last (REL-4).
     roots: Option<Bytes>,
+    /// The URLs that hosts were told to open, by raw `elicitationId`, the oldest first; with the request that asked.
+    urls: VecDeque<(Bytes, Arc<Upward>)>,
 }
 
 struct Open {
@@ -78,6 +84,17 @@ impl Questions {
     /// The host's roots are others now.
     pub(super) fn forget_roots(&self) {
         self.state().roots = None;
+    }
+
+    /// A host is told to open a URL, which the server calls this: at the bound the oldest is forgotten.
+    fn opens(&self, url: &[u8], upward: &Arc<Upward>) {
+        let id = json::members(url).find(|entry| entry.is("elicitationId")).map(|entry| entry.value);
+        let Some(id) = id.filter(|id| id.starts_with(b"\"") && id.len() <= MAX_URL_ID) else { return };
+        let urls = &mut self.state().urls;
+        if urls.len() >= MAX_URLS {
+            urls.pop_front();
+        }
+        urls.push_back((Bytes::copy_from_slice(id), Arc::clone(upward)));
     }
 
     /// The server withdraws a question (CAN-1).
@@ -160,6 +177,9 @@ fn ask(
     let Some(over) = connection.question_opens(request.id) else {
         return Err(refusal(code::INTERNAL_ERROR, "the request that this belongs to is over"));
     };
+    if let Some(params) = params.as_ref().filter(|params| method == Method::Elicit && is_url(Some(params))) {
+        questions.opens(params, &request.upward);
+    }
     let (reply, answer) = oneshot::channel();
     let (withdraw, withdrawn) = oneshot::channel();
     let number = {
@@ -244,14 +264,29 @@ fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<V
     Ok(Some(out))
 }
 
-/// What a legacy server had a URL opened for is done: told to the host whose request runs, as its own questions are.
-pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
-    let Some(params) = params.filter(|_| connection.modern().is_none()) else { return };
-    if let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"])
-        && id.of(line).starts_with(b"\"")
-        && let Some(request) = connection.attribute(stream, true)
-    {
-        request.upward.push_opened(line.slice(id.range()));
+/// A legacy server answers a request with an error that wants URLs opened first: what is told of them is for the host
+/// of that request (URL-1).
+pub(super) fn refused_for_urls(connection: &Connection, id: u64, data: &[u8]) {
+    let Some(questions) = connection.questions.get().filter(|_| connection.modern().is_none()) else { return };
+    let Some(upward) = connection.upward_of(id) else { return };
+    if let Some(urls) = json::members(data).find(|entry| entry.is("elicitations")) {
+        json::elements(urls.value).take(MAX_OPEN).for_each(|url| questions.opens(url, &upward));
+    }
+}
+
+/// What a legacy server had a URL opened for is done: told to the host that was to open it and to nobody else, also
+/// when its request is over (URL-1). One that no host was told to open is nothing to anybody.
+pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>) {
+    let (Some(params), Some(questions)) = (params, connection.questions.get()) else { return };
+    let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"]) else { return };
+    let id = id.of(line);
+    let found = {
+        let urls = &mut questions.state().urls;
+        let at = urls.iter().position(|(known, _)| json::text_of(known) == json::text_of(id));
+        at.and_then(|at| urls.remove(at))
+    };
+    if let Some((id, upward)) = found {
+        upward.push_opened(id);
     }
 }
 

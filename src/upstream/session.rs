@@ -4,7 +4,7 @@
 //! (D059). Policy is asked in the gateway; this is only about words.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ use crate::protocol::message::{Message, NoMessage, Part, Why};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::outbox::Outbox;
-use crate::transport::upward::{AskAnswer, Happening, Upward};
+use crate::transport::upward::{AskAnswer, Happening, Later, Upward};
 
 /// Requests of one host that run at once, at most.
 const MAX_RUNNING: usize = 4096;
@@ -112,6 +112,14 @@ impl Drop for Running {
         self.session.running.remove_if(&self.id, |_, upward| Arc::ptr_eq(upward, &self.upward));
         self.session.bytes.fetch_sub(self.size, std::sync::atomic::Ordering::AcqRel);
         self.session.freed.notify_one();
+    }
+}
+
+impl Later for Session {
+    fn opened(&self, id: &Bytes) {
+        if self.state().legacy == Some(Revision::V2025_11_25) && !self.outbox.is_full() {
+            write::opened(&mut self.outbox.message(), id);
+        }
     }
 }
 
@@ -512,6 +520,11 @@ impl Session {
             Ok(running) => running,
             Err(failure) => return Err((reply, failure)),
         };
+        // Only a host that opens URLs is told what became of them, and only in this era (URL-1).
+        if caller.session.is_some() && caller.capabilities.elicitation_url {
+            let session: Weak<Self> = Arc::downgrade(self);
+            running.upward.then(session);
+        }
         self.tasks.spawn(Arc::clone(self).run(work, caller, reply, running));
         Ok(())
     }

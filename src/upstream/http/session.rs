@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Message, Part};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
-use crate::transport::upward::{AskAnswer, Happening, Upward};
+use crate::transport::upward::{AskAnswer, Happening, Later, Upward};
 use crate::upstream::asked::Asked;
 use crate::upstream::legacy::Opened;
 use crate::upstream::subscribed::Subscribed;
@@ -103,6 +103,16 @@ impl Drop for Running {
         }
         state.bytes -= self.size;
         state.used = Instant::now();
+    }
+}
+
+impl Later for Session {
+    fn opened(&self, id: &Bytes) {
+        if self.revision == Revision::V2025_11_25 {
+            let mut pieces = Pieces::new();
+            write::opened(&mut pieces, id);
+            self.general.push(pieces.finish(), What::Notification);
+        }
     }
 }
 
@@ -295,6 +305,11 @@ impl Session {
         }
         if self.ended.is_cancelled() {
             return Err(Failure::unknown_session());
+        }
+        // Only a host that opens URLs is told what became of them (URL-1).
+        if self.capabilities.elicitation_url {
+            let session: Weak<Self> = Arc::downgrade(self);
+            upward.then(session);
         }
         state.running.insert(id.clone(), Arc::clone(&upward));
         state.bytes += size;
