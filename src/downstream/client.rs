@@ -27,6 +27,7 @@ use super::lifecycle::{Leave, Lifecycle};
 use super::plan::Plan;
 use super::process::{Child, Pace};
 use super::questions::Questions;
+use super::roots::Roots;
 use super::reach::Connect;
 use super::server::{Event, Listed, Listing};
 use super::{EraMemory, Fault, list, subscription};
@@ -155,7 +156,11 @@ impl Client {
         let server = Arc::new(Self {
             key: ground.settings.key.clone(),
             settings: Arc::clone(&ground.settings),
-            questions: Questions::new(lease.capabilities.clone(), ground.tasks.clone()),
+            questions: Questions::new(
+                lease.capabilities.clone(),
+                Roots::new(&ground.settings.roots),
+                ground.tasks.clone(),
+            ),
             lease,
             current: ArcSwapOption::empty(),
             wanted: Notify::new(),

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::changed::Changed;
 use super::held::{Answer, Held};
 use super::http::{self, Http, Repeated};
+use super::logs::Flow;
 use super::questions::Questions;
 use super::{Fault, receive};
 use crate::ident::{Principal, ServerKey};
@@ -138,6 +139,8 @@ pub struct Connection {
     asked: Notify,
     /// Where a server's questions go; set right after it was opened.
     pub(super) questions: OnceLock<Arc<Questions>>,
+    /// How much it logs.
+    pub(super) logs: Flow,
     /// The level that a legacy server logs from, as we set it, or [`Connection::NO_LEVEL`]; [`Connection::NO_LOGGING`]
     /// when it has no levels.
     log_level: AtomicU8,
@@ -201,6 +204,7 @@ impl Connection {
             lost: AtomicBool::new(false),
             asked: Notify::new(),
             questions: OnceLock::new(),
+            logs: Flow::default(),
             log_level: AtomicU8::new(Self::NO_LOGGING),
         });
         if let Some(reader) = reader {

@@ -1,6 +1,6 @@
 //! What a legacy server asks of its client: attributed to a request of a host, checked against what was declared to
-//! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). Its log messages find their
-//! request the same way (LOG-*); that a URL was opened is told to the host that opened it (URL-1).
+//! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). That a URL was opened is told
+//! to the host that opened it (URL-1).
 //!
 //! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
 //! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
@@ -18,14 +18,14 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
+use super::roots::Roots;
 use crate::protocol::capability::{Capabilities, is_url};
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Span};
-use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::transport::upward::{Ask, AskAnswer, LogMessage, Upward};
+use crate::transport::upward::{Ask, AskAnswer, Upward};
 
 /// How long a user may take (TMO-2).
 pub const INPUT_LIMIT: Duration = Duration::from_secs(600);
@@ -43,6 +43,8 @@ const MAX_URL_ID: usize = 1024;
 pub(super) struct Questions {
     /// What was declared to the server.
     capabilities: Capabilities,
+    /// What of a host's roots it may be told.
+    may_know: Roots,
     rate: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
     pub(super) tasks: TaskTracker,
     state: Mutex<State>,
@@ -67,9 +69,9 @@ struct Open {
 }
 
 impl Questions {
-    pub(super) fn new(capabilities: Capabilities, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(capabilities: Capabilities, may_know: Roots, tasks: TaskTracker) -> Arc<Self> {
         let rate = RateLimiter::direct(Quota::per_minute(PER_MINUTE));
-        Arc::new(Self { capabilities, rate, tasks, state: Mutex::default() })
+        Arc::new(Self { capabilities, may_know, rate, tasks, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -216,9 +218,12 @@ fn ask(
 fn respond(connection: &Connection, questions: &Questions, id: &[u8], method: Method, answer: Option<AskAnswer>) {
     let revision = connection.revision();
     match answer {
-        Some(AskAnswer::Result(result)) if result.starts_with(b"{") => {
-            if method == Method::Roots && result.len() <= MAX_ROOTS {
-                questions.state().roots = Some(result.clone());
+        Some(AskAnswer::Result(mut result)) if result.starts_with(b"{") => {
+            if method == Method::Roots {
+                result = questions.may_know.told(&result).map_or(result, Bytes::from);
+                if result.len() <= MAX_ROOTS {
+                    questions.state().roots = Some(result.clone());
+                }
             }
             match sampled(method, &result, revision) {
                 Ok(None) => connection.respond(id, "result", &result),
@@ -298,32 +303,6 @@ pub(super) fn cancelled(connection: &Connection, line: &Bytes, index: &Index, pa
     {
         questions.withdraw(id.of(line));
     }
-}
-
-/// A log message of a server: to the request that it belongs to, when its host wants that level (LOG-1, LOG-2).
-pub(super) fn log(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
-    let Some(params) = params else { return };
-    let Ok(([Some(level), logger], _)) = pick(line, index, params, ["level", "logger"]) else { return };
-    let Some(level) = LogLevel::parse(level.of(line)) else { return };
-    let Some(request) = connection.attribute(stream, false) else { return };
-    if request.log.is_none_or(|wanted| level < wanted) {
-        return;
-    }
-    let mut message = LogMessage {
-        line: line.clone(),
-        params: params.span,
-        logger: logger.filter(|logger| logger.of(line).starts_with(b"\"")),
-        level,
-        server: connection.key.as_str().into(),
-    };
-    if let Some(clean) = connection.mask.without(params.span.of(line)) {
-        let logger = json::members(&clean).find(|entry| entry.is("logger") && entry.value.starts_with(b"\""));
-        let span = |start: usize, length: usize| Span { start: start as u32, end: (start + length) as u32 };
-        message.logger = logger.map(|logger| span(logger.at, logger.value.len()));
-        message.params = span(0, clean.len());
-        message.line = clean.into();
-    }
-    request.upward.push_log(message);
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio::time::{Instant, timeout_at};
 
-use super::Fault;
 use super::connection::Connection;
-use super::questions;
+use super::{Fault, logs, questions};
 use crate::ident::Kind;
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Malformed, Span};
@@ -202,7 +201,7 @@ impl Receiver {
                 }
             }
             Some(Method::Acknowledged) => self.acknowledged(line, params),
-            Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, self.stream),
+            Some(Method::Message) => logs::take(&self.connection, line, &self.index, params, self.stream),
             Some(Method::ElicitComplete) => questions::opened(&self.connection, line, &self.index, params),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}

@@ -3,6 +3,7 @@
 //! One client is its base: it lists, and serves all who may share it. Which others there are is decided by
 //! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use super::http::Repeated;
 use super::lease::{Choice, Held, Lease, Leases, choose};
 use super::process::Pace;
 use super::reach::Connect;
+use super::roots::Roots;
 use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
@@ -83,6 +85,7 @@ pub struct Server {
     leases: Leases,
     ground: Ground,
     gate: Gate,
+    roots: Roots,
     /// It was tried and does not speak the legacy era.
     modern_only: AtomicBool,
 }
@@ -144,7 +147,7 @@ impl Server {
         let (events, _) = mpsc::channel(1);
         let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
-        let gate = Gate::new(&settings.limits);
+        let (gate, roots) = (Gate::new(&settings.limits), Roots::new(&settings.roots));
         Arc::new(Self {
             settings,
             base,
@@ -152,6 +155,7 @@ impl Server {
             leases: Leases::default(),
             ground,
             gate,
+            roots,
             modern_only: AtomicBool::new(false),
         })
     }
@@ -164,6 +168,16 @@ impl Server {
     /// Its settings.
     pub fn settings(&self) -> &ServerSettings {
         &self.settings
+    }
+
+    /// What of a host's roots it may be told.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// A caller as it gets to know it: what its server may not be told of it is not declared either.
+    pub fn narrowed<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+        self.roots.narrowed(caller)
     }
 
     /// Where it stands, now and later.

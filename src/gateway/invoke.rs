@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::bridge::{Exchange, Input};
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
-use crate::catalog::{Catalogue, naming, uri};
+use crate::catalog::uri::{self, Expose};
+use crate::catalog::{Catalogue, naming};
 use crate::downstream::{Answer, Item, Server};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Permit;
@@ -77,6 +78,8 @@ impl Gateway {
         }
         let way = way.ok_or_else(|| Failure::unknown(call, &name, caller.revision))?;
         let server = Arc::clone(&self.servers[way.server]);
+        let declared = &caller.capabilities;
+        let caller = &*server.narrowed(caller);
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, &server)).await;
         }
@@ -87,9 +90,22 @@ impl Gateway {
             }
             check(server.key(), answer, caller.revision)
         };
+        let localise = |method, params: &[u8]| self.localise_question(method, params, caller, way.server);
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
         let (permit, item) = (&way.permit, way.item());
-        let exchange = Exchange { bridge, seal, server: &server, permit, call, item, caller, upward, finish: &finish };
+        let exchange = Exchange {
+            bridge,
+            seal,
+            server: &server,
+            permit,
+            call,
+            item,
+            caller,
+            declared,
+            upward,
+            localise: &localise,
+            finish: &finish,
+        };
         let outcome = exchange.go().await;
         if !outcome.as_ref().is_err_and(Failure::is_of_headers) {
             return outcome;
@@ -264,24 +280,38 @@ impl Gateway {
     }
 
     /// The URIs of a result as hosts see them; what it names is learned (RES-1, RES-2).
-    /// By the catalogue of now: lists may have come while the call ran.
     fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize) -> Answer {
         let Body::Result(spans) = &answer.reply.body else { return answer };
+        let walk = |expose: Expose<'_>| uri::rewrite_result(spans.whole.of(&answer.reply.line), call.method(), expose);
+        match self.expose(caller, server, walk) {
+            None => answer,
+            Some(changed) => answer.with_result(&changed),
+        }
+    }
+
+    /// The same of what a server asks: links stand in the results of tools that it tells a model of (MRT-4).
+    fn localise_question(&self, method: Method, params: &[u8], caller: &Caller, server: usize) -> Option<Vec<u8>> {
+        self.expose(caller, server, |expose| uri::rewrite_question(params, method, expose))
+    }
+
+    /// By the catalogue of now: lists may have come while the call ran.
+    fn expose(
+        &self,
+        caller: &Caller,
+        server: usize,
+        walk: impl FnOnce(Expose<'_>) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
         let catalogue = self.lists.catalogue(caller.profile);
         if !catalogue.rewrites_uris(server) {
-            return answer;
+            return None;
         }
-        let mut expose = |native: &str| {
+        walk(&mut |native| {
             self.learned.learn(&caller.principal, server, native);
             match catalogue.expose_uri(server, native) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(exposed) => Some(exposed),
             }
-        };
-        match uri::rewrite_result(spans.whole.of(&answer.reply.line), call.method(), &mut expose) {
-            None => answer,
-            Some(changed) => answer.with_result(&changed),
-        }
+        })
     }
 }
 

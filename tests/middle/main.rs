@@ -5,6 +5,7 @@
 //! `tests/it`. `world.rs` builds the gateway, `end.rs` is a peer on either side.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
+mod between;
 mod bounds;
 mod bridge;
 mod calls;

@@ -12,4 +12,5 @@ mod fake;
 mod headers;
 mod probe;
 mod sessions;
+mod tls;
 mod world;

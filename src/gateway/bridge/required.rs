@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::convert::{Question, question};
+use super::convert::Question;
 use crate::downstream::Answer;
 use crate::gateway::Failure;
 use crate::ident::ServerKey;
@@ -11,7 +11,6 @@ use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ResultSpans};
-use crate::protocol::version::Revision;
 
 /// Questions of one result, at most.
 const MAX_ENTRIES: usize = 32;
@@ -102,10 +101,13 @@ pub(super) fn read(
 }
 
 impl Required {
-    /// The result for a modern host, with our own state, a raw string.
-    pub(super) fn for_host(&self, server: &ServerKey, state: &str) -> Input {
-        let entries = self.entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
-        let mut input = Input::write(entries, server, state);
+    /// Its questions.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&[u8], Method, Option<&[u8]>)> {
+        self.entries.iter().map(|entry| (&entry.key[..], entry.method, entry.params.as_deref()))
+    }
+
+    /// The result for a modern host, with what else stood beside the questions.
+    pub(super) fn beside(&self, mut input: Input) -> Input {
         input.members.extend_from_slice(&self.others);
         input.meta.clone_from(&self.meta);
         input
@@ -121,11 +123,12 @@ pub struct Input {
 }
 
 impl Input {
-    /// Writes the questions, under these raw keys.
+    /// Writes the questions, under these raw keys, in the words that `question` finds for them, with our own state, a
+    /// raw string.
     pub(super) fn write<'a>(
         entries: impl Iterator<Item = (&'a [u8], Method, Option<&'a [u8]>)>,
-        server: &ServerKey,
         state: &str,
+        question: impl Fn(Method, Option<&[u8]>) -> Question,
     ) -> Self {
         let mut members = Vec::new();
         for (key, method, params) in entries {
@@ -134,8 +137,7 @@ impl Input {
             members.extend_from_slice(b"\":{\"method\":\"");
             members.extend_from_slice(method.as_str().as_bytes());
             members.push(b'"');
-            // A modern host has a form for everything.
-            if let Question::Ask(Some(params)) = question(method, params, server, Revision::LATEST_MODERN) {
+            if let Question::Ask(Some(params)) = question(method, params) {
                 members.extend_from_slice(b",\"params\":");
                 members.extend_from_slice(&params);
             }
