@@ -27,8 +27,8 @@ use super::lifecycle::{Leave, Lifecycle};
 use super::plan::Plan;
 use super::process::{Child, Pace};
 use super::questions::Questions;
-use super::roots::Roots;
 use super::reach::Connect;
+use super::roots::Roots;
 use super::server::{Event, Listed, Listing};
 use super::{EraMemory, Fault, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
@@ -146,6 +146,8 @@ pub(super) struct Ground {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
     pub(super) events: mpsc::Sender<Event>,
+    /// Told when a list is another on a connection that only some hosts have.
+    pub(super) apart: Arc<Notify>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -175,8 +177,8 @@ impl Client {
             wanted_resources: watch::Sender::default(),
             told_resources: watch::Sender::default(),
         });
-        let Ground { index, connect, memory, events, tasks, .. } = ground;
-        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
+        let Ground { index, connect, memory, events, apart, tasks, .. } = ground;
+        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
         tasks.spawn(actor.run());
         server
     }
@@ -316,6 +318,7 @@ struct Actor {
     connect: Arc<dyn Connect>,
     memory: EraMemory,
     events: mpsc::Sender<Event>,
+    apart: Arc<Notify>,
     tasks: TaskTracker,
 }
 
@@ -682,6 +685,8 @@ impl Actor {
                     let kinds = connection.changed.take_kinds();
                     if lists {
                         plan.changed(kinds, Instant::now());
+                    } else if !kinds.is_empty() {
+                        self.apart.notify_one();
                     }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {

@@ -134,6 +134,11 @@ impl Drop for Held {
 }
 
 impl Holder {
+    /// Whether the server is told anything of what its hosts can do.
+    pub(super) fn declares(&self) -> bool {
+        !self.capabilities.is_empty()
+    }
+
     /// Whether it wants the legacy era.
     pub(super) fn is_legacy(&self) -> bool {
         self.legacy

@@ -77,7 +77,9 @@ pub(super) fn take(connection: &Connection, line: &Bytes, index: &Index, params:
     let server = &connection.key;
     match connection.logs.judge(Instant::now()) {
         Verdict::Passes(0) => {}
-        Verdict::Passes(left_out) => tracing::warn!(%server, left_out, "log messages of it were left out: too many at once"),
+        Verdict::Passes(left_out) => {
+            tracing::warn!(%server, left_out, "log messages of it were left out: too many at once")
+        }
         Verdict::LeftOut { first } => {
             if first {
                 tracing::warn!(%server, "it logs faster than is passed on");

@@ -5,12 +5,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 use super::client::{Client, Ground, Nature, State};
@@ -19,6 +19,7 @@ use super::gate::{Gate, Place};
 use super::held::Answer;
 use super::http::Repeated;
 use super::lease::{Choice, Held, Lease, Leases, choose};
+use super::list;
 use super::process::Pace;
 use super::reach::Connect;
 use super::roots::Roots;
@@ -61,6 +62,36 @@ pub enum Listing {
     Updated(BTreeSet<String>),
     /// There are no lists of these kinds, and no hope for any soon.
     Failed(Vec<Kind>),
+}
+
+/// Where a server's news go.
+pub struct News {
+    /// What it lists to all.
+    pub events: mpsc::Sender<Event>,
+    /// That something is another which it lists to some hosts alone.
+    pub apart: Arc<Notify>,
+}
+
+/// What a server lists on the connection of some hosts alone.
+pub struct OwnLists {
+    /// The state that it is of.
+    pub at: ListedAt,
+    /// The raw arrays of the pages, by kind.
+    pub lists: Vec<(Kind, Vec<Bytes>)>,
+}
+
+/// A state of what a server lists on one connection.
+pub struct ListedAt {
+    connection: Weak<Connection>,
+    version: u64,
+}
+
+impl ListedAt {
+    /// Whether the connection is still that one, and nothing was said to be another there.
+    pub fn is_current(&self) -> bool {
+        let connection = self.connection.upgrade();
+        connection.is_some_and(|connection| !connection.is_closed() && connection.changed.version() == self.version)
+    }
 }
 
 /// One list of a server.
@@ -137,11 +168,13 @@ impl Server {
         settings: ServerSettings,
         connect: Arc<dyn Connect>,
         memory: EraMemory,
-        events: mpsc::Sender<Event>,
+        news: News,
         tasks: &TaskTracker,
     ) -> Arc<Self> {
+        let News { events, apart } = news;
         let settings = Arc::new(settings);
-        let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
+        let ground =
+            Ground { index, settings: Arc::clone(&settings), connect, memory, events, apart, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
         // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
         let (events, _) = mpsc::channel(1);
@@ -251,6 +284,29 @@ impl Server {
                 Ok((connection, may_ask, Some(held)))
             }
         }
+    }
+
+    /// Whether it may list something else to this caller than to all: it has been told what that can do. Nothing is
+    /// known of that before its era is.
+    pub fn lists_apart(&self, caller: &Caller) -> bool {
+        let Some(nature) = self.base.nature() else { return false };
+        let caller = self.narrowed(caller);
+        match choose(&self.settings, nature, &caller, || true) {
+            Choice::Own(holder) => holder.declares(),
+            Choice::Base => false,
+        }
+    }
+
+    /// What it lists to this caller, of these kinds.
+    pub async fn own_lists(&self, caller: &Caller, kinds: &[Kind]) -> Result<OwnLists, Fault> {
+        let (connection, _, _held) = self.connection_for(caller).await?;
+        let at = ListedAt { connection: Arc::downgrade(&connection), version: connection.changed.version() };
+        let limit = self.settings.timeouts.start;
+        let mut lists = Vec::with_capacity(kinds.len());
+        for &kind in kinds {
+            lists.push((kind, list::all(&connection, kind, limit).await?.pages));
+        }
+        Ok(OwnLists { at, lists })
     }
 
     /// Has its tools listed anew: it saw other headers in a call than it wanted (HDR-9).

@@ -67,13 +67,17 @@ impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
-        let mut catalogue = self.lists.catalogue(caller.profile);
+        let mut catalogue = self.sights.catalogue(caller);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
             // Rare and large: on the heap, so that every call is not as large as the rarest.
-            Box::pin(self.wait_for_owner(call, caller, &name)).await;
-            catalogue = self.lists.catalogue(caller.profile);
-            way = self.resolve(&catalogue, call, caller, &name);
+            for apart in [false, true] {
+                if way.is_none() {
+                    Box::pin(self.wait_for_owner(call, caller, &name, apart)).await;
+                    catalogue = self.sights.catalogue(caller);
+                    way = self.resolve(&catalogue, call, caller, &name);
+                }
+            }
             way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
         let way = way.ok_or_else(|| Failure::unknown(call, &name, caller.revision))?;
@@ -125,7 +129,7 @@ impl Gateway {
         let deadline = Instant::now() + RELIST;
         loop {
             // It may be known already; and an earlier change may be told only now.
-            let way = self.resolve(&self.lists.catalogue(caller.profile), call, caller, name)?;
+            let way = self.resolve(&self.sights.catalogue(caller), call, caller, name)?;
             if way.server != old.server || way.mirror != old.mirror {
                 return Some(way).filter(|way| way.server == old.server);
             }
@@ -140,7 +144,7 @@ impl Gateway {
             return Ok(());
         }
         let name = json::text_of(call.target()).unwrap_or_default();
-        let catalogue = self.lists.catalogue(caller.profile);
+        let catalogue = self.sights.catalogue(caller);
         let route = catalogue.resolve(Kind::Tool, &name).or_else(|| catalogue.alias(&name));
         let mirror = route.and_then(|route| route.mirror.as_deref());
         mirror.map_or(Ok(()), |params| {
@@ -213,18 +217,22 @@ impl Gateway {
         Some(Way { server, native: native.into(), mirror: None, permit })
     }
 
-    /// An item may be asked for before its server has listed: it is waited for once (N-9), as long as a list waits.
-    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str) {
+    /// An item may be asked for before its server has listed, to all or to this caller alone (`apart`): it is waited for
+    /// once (N-9), as long as a list waits.
+    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str, apart: bool) {
         let deadline = Instant::now() + LIST_DEADLINE;
         let kinds: &[Kind] = match call.kind() {
             Target::Tool => &[Kind::Tool],
             Target::Prompt => &[Kind::Prompt],
             Target::Uri => &BY_URI,
         };
+        let may_own = |server: usize| kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
+        if apart {
+            return self.sights.settle(caller, deadline, may_own).await;
+        }
         let view = self.lists.view(caller.profile);
         for server in self.lists.unsettled(kinds) {
-            let may_own = kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
-            if may_own && view.shows(server) {
+            if may_own(server) && view.shows(server) {
                 for &kind in kinds {
                     self.lists.settle_server(server, kind, deadline).await;
                 }
@@ -240,7 +248,7 @@ impl Gateway {
                 self.lists.settle(kind).await;
             }
         }
-        let catalogue = self.lists.catalogue(caller.profile);
+        let catalogue = self.sights.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
         let Some(route) = catalogue.resolve_uri(uri, learned) else { return Ok(None) };
         let offered = self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe);
@@ -301,7 +309,7 @@ impl Gateway {
         server: usize,
         walk: impl FnOnce(Expose<'_>) -> Option<Vec<u8>>,
     ) -> Option<Vec<u8>> {
-        let catalogue = self.lists.catalogue(caller.profile);
+        let catalogue = self.sights.catalogue(caller);
         if !catalogue.rewrites_uris(server) {
             return None;
         }

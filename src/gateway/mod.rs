@@ -10,11 +10,12 @@ mod learned;
 mod lists;
 mod pages;
 mod seal;
+mod sights;
 mod subscriptions;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
@@ -25,15 +26,17 @@ pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen};
 pub use subscriptions::{Held, Updates};
 
+use crate::caller::Caller;
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
-use crate::downstream::Server;
+use crate::downstream::{News, Server};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{Policy, RulesError};
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
+use sights::Sights;
 use subscriptions::{Below, Subscriptions};
 
 /// Events of servers that wait to be taken in.
@@ -43,6 +46,7 @@ const EVENTS: usize = 64;
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
     lists: Arc<Lists>,
+    sights: Arc<Sights>,
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
@@ -73,12 +77,18 @@ impl Gateway {
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
-        let servers = settings
+        let apart = Arc::new(Notify::new());
+        let servers: Vec<_> = settings
             .servers
             .into_iter()
             .enumerate()
-            .map(|(n, server)| Server::run(n, server, Arc::clone(&connect), memory.clone(), events.clone(), tasks))
+            .map(|(n, server)| {
+                let news = News { events: events.clone(), apart: Arc::clone(&apart) };
+                Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
+            })
             .collect();
+        let sights = Sights::new(servers.clone(), Arc::clone(&lists), tasks.clone());
+        let looking = Arc::clone(&sights);
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
             let spell = |server, profile, native: &str, below| {
@@ -93,11 +103,11 @@ impl Gateway {
             let updated = |server, natives: &_| {
                 telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
             };
-            following.follow(told, updated).await;
+            following.follow(told, &apart, updated, || looking.look_again()).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, bridge, learned, subscriptions }))
+        Ok(Arc::new(Self { servers, lists, sights, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -120,6 +130,11 @@ impl Gateway {
     /// Tells of changes of what a profile shows.
     pub fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
         self.lists.changes(profile)
+    }
+
+    /// What a caller sees, in short: its own, where servers list something else to it than to all.
+    pub fn seen(&self, caller: &Caller) -> Seen {
+        self.sights.seen(caller)
     }
 
     /// What is known now of the instructions for the model.

@@ -36,7 +36,6 @@ async fn ll() -> (World, End, End, Value) {
     base.legacy(&["t"]).await;
     std::mem::forget(base);
     host.open_as("2025-11-25", all()).await;
-    host.list().await;
     host.call(1, "a__t").await;
     let mut leased = world.accept("a").await;
     leased.leased("2025-11-25").await;
@@ -61,7 +60,11 @@ async fn url1_that_a_url_was_opened_is_told_once_also_when_the_call_is_over() {
     host.result(&question, json!({"action": "accept"})).await;
     server.answer(2).await;
     // One while the call runs, in another spelling; the other long after it.
-    server.raw(br#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"\u0065-1"}}"#).await;
+    server
+        .raw(
+            br#"{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"\u0065-1"}}"#,
+        )
+        .await;
     server.raw(b"\n").await;
     assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-1"}));
     server.result(&call, text("opened later")).await;
@@ -118,7 +121,9 @@ async fn url1_what_a_modern_request_opened_is_told_to_nobody() {
     own.result(&call, text("done")).await;
     assert_eq!(text_of(&next(&mut host).await), "done");
     complete(&mut own, "e-1").await;
-    host.quiet(Duration::from_secs(5)).await;
+    while let Ok(message) = tokio::time::timeout(Duration::from_secs(5), host.next()).await {
+        assert_eq!(message.unwrap()["method"], "notifications/tools/list_changed");
+    }
     world.end().await;
 }
 
@@ -152,12 +157,22 @@ async fn cell(host_era: Era, server_era: Era, settings: ServerSettings) -> (Worl
 }
 
 /// Has the server ask; answers the params that the host gets.
-async fn ask(host: &mut End, host_era: Era, a: &mut Full, server_era: Era, call: &Value, method: &str, params: &Value) -> (Value, Value) {
+async fn ask(
+    host: &mut End,
+    host_era: Era,
+    a: &mut Full,
+    server_era: Era,
+    call: &Value,
+    method: &str,
+    params: &Value,
+) -> (Value, Value) {
     match server_era {
         Era::Legacy => a.end.ask("q", method, params.clone()).await,
         Era::Modern => {
             let requests = json!({"k": {"method": method, "params": params}});
-            a.end.result(call, json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"})).await;
+            a.end
+                .result(call, json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"}))
+                .await;
         }
     }
     let asked = next(host).await;
@@ -264,7 +279,9 @@ async fn mrt7_cap6_a_server_that_may_know_no_roots_is_not_told_that_there_are_an
 #[tokio::test(start_paused = true)]
 async fn mlb9_a_state_of_a_call_that_another_process_has_is_refused_with_the_reason() {
     let (world, mut host, mut a, _call) = cell(Era::Modern, Era::Legacy, server("a")).await;
-    a.end.ask(1, "elicitation/create", json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}})).await;
+    a.end
+        .ask(1, "elicitation/create", json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}}))
+        .await;
     let state = next(&mut host).await["result"]["requestState"].clone();
     let retry = || modern_as(json!({"name": "a__t", "requestState": state, "inputResponses": {}}), all());
     let mut other = World::new(vec![server("a")]);

@@ -46,7 +46,6 @@ async fn ll(revision: &str) -> (World, End, End, Value) {
     // The base stays open; nothing more comes on it.
     std::mem::forget(base);
     host.open_as(revision, all()).await;
-    host.list().await;
     host.call(1, "a__t").await;
     let mut leased = world.accept("a").await;
     leased.leased("2025-11-25").await;

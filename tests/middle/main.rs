@@ -18,6 +18,7 @@ mod leases;
 mod life;
 mod lists;
 mod progress;
+mod sights;
 mod streams;
 mod told;
 mod world;

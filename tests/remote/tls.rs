@@ -14,7 +14,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onegate::config::settings::{Reach, ServerSettings};
 use onegate::gateway::State;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,8 +39,13 @@ struct House {
 
 impl House {
     fn new() -> Self {
+        Self::named("the house")
+    }
+
+    fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Self { issuer: Issuer::new(params, key), pem }
@@ -79,7 +84,10 @@ impl House {
 }
 
 /// What a modern server with a tool `t` says; calls are answered by the test's function, with their arguments.
-async fn serve<F: Future<Output = Value>>(request: Request<Incoming>, call: impl FnOnce(Value) -> F) -> Response<Full<Bytes>> {
+async fn serve<F: Future<Output = Value>>(
+    request: Request<Incoming>,
+    call: impl FnOnce(Value) -> F,
+) -> Response<Full<Bytes>> {
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let result = match body["method"].as_str().unwrap_or_default() {
@@ -210,11 +218,15 @@ async fn refused(acceptor: TlsAcceptor, settings: impl FnOnce(u16) -> ServerSett
 
 #[tokio::test]
 async fn tls_who_is_not_trusted_gets_no_word_of_ours_and_the_operator_is_told_what_to_do() {
-    let (house, other, folder) = (House::new(), House::new(), tempfile::tempdir().unwrap());
+    let (house, other, folder) = (House::new(), House::named("another"), tempfile::tempdir().unwrap());
     let trusting = |port| house.trusted_by(folder.path(), port);
     let both: &[&[u8]] = &[b"h2", b"http/1.1"];
-    let error = refused(other.localhost(both), trusting).await;
-    assert!(error.contains("nobody who is trusted here signed its certificate") && error.contains("`ca`"), "{error}");
+    // Also one that bears the same name.
+    for other in [&other, &House::new()] {
+        let error = refused(other.localhost(both), trusting).await;
+        let told = error.contains("nobody who is trusted here signed its certificate") && error.contains("`ca`");
+        assert!(told, "{error}");
+    }
     // The authority of the house is nobody's to whom it was not named.
     let error = refused(house.localhost(both), |port| server(&format!("https://localhost:{port}/mcp"))).await;
     assert!(error.contains("certificate"), "{error}");
@@ -313,7 +325,9 @@ impl Raw {
 /// CON-7: what an HTTP/2 server says that it did not take is sent again; what it may have done is not.
 #[tokio::test]
 async fn con7_a_request_that_http2_gave_back_is_sent_again_and_no_other() {
-    for (case, again) in [("farewell", true), ("refused", true), ("farewell after it", false), ("reset", false), ("gone", false)] {
+    for (case, again) in
+        [("farewell", true), ("refused", true), ("farewell after it", false), ("reset", false), ("gone", false)]
+    {
         let (house, folder, tasks) = (House::new(), tempfile::tempdir().unwrap(), TaskTracker::new());
         let (listener, port) = bound().await;
         let acceptor = house.localhost(&[b"h2"]);
@@ -365,12 +379,16 @@ async fn tls_ssl_cert_file_names_the_roots() {
     listen(listener, house.localhost(&[b"h2", b"http/1.1"]), echo, stop, &tasks);
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("roots.pem"), &house.pem).unwrap();
-    let config = |more: &str| format!("[gateway]\nstate = \"state\"\n[servers.a]\nurl = \"https://localhost:{port}/mcp\"\n{more}");
+    let config = |more: &str| {
+        format!("[gateway]\nstate = \"state\"\n[servers.a]\nurl = \"https://localhost:{port}/mcp\"\n{more}")
+    };
     std::fs::write(path("plain.toml"), config("")).unwrap();
     std::fs::write(path("named.toml"), config("ca = \"roots.pem\"\n")).unwrap();
     std::fs::write(path("empty.pem"), &House::new().pem).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "starts the product itself")]
+    let command = || tokio::process::Command::new(env!("CARGO_BIN_EXE_onegate"));
     for (file, roots, works) in [("plain", "roots", true), ("plain", "empty", false), ("named", "empty", true)] {
-        let mut run = tokio::process::Command::new(env!("CARGO_BIN_EXE_onegate"));
+        let mut run = command();
         run.args(["call", "a__t", r#"{"n":5}"#, "--config"]).arg(path(&format!("{file}.toml")));
         run.env("SSL_CERT_FILE", path(&format!("{roots}.pem"))).env_remove("SSL_CERT_DIR").kill_on_drop(true);
         let ended = timeout(Duration::from_secs(60), run.output()).await.unwrap().unwrap();

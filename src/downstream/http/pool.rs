@@ -384,11 +384,11 @@ impl Pool {
     /// What is wrong with its certificate, and what to do, when it is that.
     fn untrusted(&self, error: &io::Error) -> Option<String> {
         use CertificateError::{
-            Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
-            UnknownIssuer,
+            BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+            NotValidYetContext, UnknownIssuer,
         };
         let rustls::Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref()? else { return None };
-        Some(if matches!(why, UnknownIssuer) {
+        Some(if matches!(why, UnknownIssuer | BadSignature) {
             "nobody who is trusted here signed its certificate; add the authority that did to the roots of this machine, \
              or name its PEM file in `ca` of this server"
                 .to_owned()

@@ -74,6 +74,7 @@ impl Bridge {
 impl Gateway {
     /// A legacy session has ended, so nobody needs what it had alone.
     pub fn session_ended(&self, session: u64) {
+        self.sights.session_ended(session);
         for server in &self.servers {
             server.session_ended(session);
         }

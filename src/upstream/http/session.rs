@@ -431,11 +431,12 @@ impl Session {
     }
 
     /// The kinds of lists whose changes the host has to be told of now (SUB-1, SUB-2).
-    fn news(&self, now: &Seen) -> impl Iterator<Item = Kind> + use<> {
+    fn news(&self) -> impl Iterator<Item = Kind> + use<> {
+        let now = self.gateway.seen(&self.caller());
         let mut state = self.state();
-        let kinds = state.initialized.then(|| changed(&state.told, now, &state.listed));
+        let kinds = state.initialized.then(|| changed(&state.told, &now, &state.listed));
         if kinds.is_some() {
-            state.told = *now;
+            state.told = now;
         }
         kinds.into_iter().flatten()
     }
@@ -484,6 +485,9 @@ impl Session {
             ended: CancellationToken::new(),
             state: Mutex::new(state),
         };
+        // What servers list to it alone may be known from another session of the same caller.
+        let told = session.gateway.seen(&session.caller());
+        session.state().told = told;
         Ok((session, members))
     }
 
@@ -515,8 +519,8 @@ impl Session {
         let mut changes = self.gateway.changes(self.who.profile);
         loop {
             out.room().await;
-            let now = *changes.borrow_and_update();
-            for kind in self.news(&now) {
+            changes.mark_unchanged();
+            for kind in self.news() {
                 out.push(None, vec![legacy::list_changed(kind).into()]);
             }
             tokio::select! {
