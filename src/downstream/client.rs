@@ -29,7 +29,7 @@ use super::process::{Child, Pace};
 use super::questions::Questions;
 use super::reach::Connect;
 use super::roots::Roots;
-use super::server::{Event, Listed, Listing};
+use super::server::{Apart, Change, Event, Listed, Listing};
 use super::{EraMemory, Fault, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
@@ -112,6 +112,8 @@ impl Nature {
 
 /// One connection to a server, kept up; as [`super::Server`] sees it.
 pub(super) struct Client {
+    /// Which of all clients; 0 = the base of its server.
+    pub(super) number: u64,
     key: ServerKey,
     settings: Arc<ServerSettings>,
     lease: Lease,
@@ -146,8 +148,8 @@ pub(super) struct Ground {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
     pub(super) events: mpsc::Sender<Event>,
-    /// Told when a list is another on a connection that only some hosts have.
-    pub(super) apart: Arc<Notify>,
+    /// Where it is told what is another on a connection that only some hosts have.
+    pub(super) apart: mpsc::Sender<Apart>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -155,7 +157,10 @@ impl Client {
     /// Makes a client and starts its actor.
     pub(super) fn run(ground: &Ground, lease: Lease) -> Arc<Self> {
         let ground = ground.clone();
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = if lease.calls_only { NUMBERS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         let server = Arc::new(Self {
+            number,
             key: ground.settings.key.clone(),
             settings: Arc::clone(&ground.settings),
             questions: Questions::new(
@@ -318,7 +323,7 @@ struct Actor {
     connect: Arc<dyn Connect>,
     memory: EraMemory,
     events: mpsc::Sender<Event>,
-    apart: Arc<Notify>,
+    apart: mpsc::Sender<Apart>,
     tasks: TaskTracker,
 }
 
@@ -414,10 +419,10 @@ impl Actor {
                         life.ended_well();
                         // Whoever is to be told of its resources makes no call.
                         let awaited = !server.wanted_resources.borrow().is_empty();
-                        needed = (server.settings.start == Start::Eager || awaited) && !server.lease.calls_only;
+                        needed = awaited || server.settings.start == Start::Eager && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
-                        needed = !server.lease.calls_only;
+                        needed = !server.lease.calls_only || !server.wanted_resources.borrow().is_empty();
                     }
                 }
             }
@@ -445,6 +450,10 @@ impl Actor {
         }
         // Nobody listens any more only when all is being stopped.
         let _ = self.events.send(Event { server: self.index, listing }).await;
+    }
+
+    async fn say_apart(&self, change: Change) {
+        let _ = self.apart.send(Apart { server: self.index, client: self.server.number, change }).await;
     }
 
     /// Waits until there is a need and leave to start; false when we stop.
@@ -652,7 +661,7 @@ impl Actor {
         if lists && agreed.revision.era() == Era::Modern {
             let (client, offers) = (Arc::clone(server), agreed.offers.clone());
             self.tasks.spawn(subscription::listen(client, Arc::clone(connection), offers, !wanted.is_empty()));
-        } else if lists {
+        } else if agreed.revision.era() == Era::Legacy {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection), wanted));
         }
         let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() }, Instant::now());
@@ -679,14 +688,16 @@ impl Actor {
                 }
                 () = connection.changed.happens() => {
                     let resources = connection.changed.take_resources();
-                    if lists && !resources.is_empty() {
-                        self.say(Listing::Updated(resources)).await;
+                    match resources.is_empty() {
+                        false if lists => self.say(Listing::Updated(resources)).await,
+                        false => self.say_apart(Change::Resources(resources)).await,
+                        true => {}
                     }
                     let kinds = connection.changed.take_kinds();
                     if lists {
                         plan.changed(kinds, Instant::now());
                     } else if !kinds.is_empty() {
-                        self.apart.notify_one();
+                        self.say_apart(Change::Lists).await;
                     }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {

@@ -39,7 +39,7 @@ pub use process::Pace;
 pub use questions::INPUT_LIMIT;
 pub use reach::{Connect, Link, Processes};
 pub use roots::Roots;
-pub use server::{Event, Item, Listed, ListedAt, Listing, News, OwnLists, Pending, Server};
+pub use server::{Apart, Change, Event, Item, Listed, ListedAt, Listing, News, OwnLists, Pending, Server, Source};
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

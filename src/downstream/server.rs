@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 use super::client::{Client, Ground, Nature, State};
@@ -68,8 +68,62 @@ pub enum Listing {
 pub struct News {
     /// What it lists to all.
     pub events: mpsc::Sender<Event>,
-    /// That something is another which it lists to some hosts alone.
-    pub apart: Arc<Notify>,
+    /// What is another on a connection that only some hosts have.
+    pub apart: mpsc::Sender<Apart>,
+}
+
+/// Something is another on a connection that only some hosts have.
+#[derive(Debug)]
+pub struct Apart {
+    /// At which server, by its place in the settings.
+    pub server: usize,
+    /// On whose connection; see [`Source::number`].
+    pub client: u64,
+    /// What.
+    pub change: Change,
+}
+
+/// What is another.
+#[derive(Debug)]
+pub enum Change {
+    /// Lists.
+    Lists,
+    /// These resources, by native URI.
+    Resources(BTreeSet<String>),
+}
+
+/// Where a host hears of changes of resources: where its requests go.
+pub struct Source {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    /// It is not ended while somebody waits for its word.
+    _held: Option<Held>,
+}
+
+impl Source {
+    /// Which of all connections; 0 = the one of its server that all share who may.
+    pub fn number(&self) -> u64 {
+        self.client.number
+    }
+
+    /// Has the server tell of changes of a resource; whether it does.
+    pub async fn want(&self, native: Arc<str>) -> Result<bool, Fault> {
+        // A modern server is told all of them at once, so they must not wait for each other.
+        let connection = self.client.connection().await?;
+        let _turn = match connection.modern() {
+            Some(_) => None,
+            None => Some(self.server.wanting.lock().await),
+        };
+        self.client.want_resource(native).await
+    }
+
+    /// Nobody wants to know of this resource any more, unless somebody does by now.
+    pub async fn unwant(&self, native: &str, is_wanted: impl FnOnce() -> bool) {
+        let _turn = self.server.wanting.lock().await;
+        if !is_wanted() {
+            self.client.unwant_resource(native).await;
+        }
+    }
 }
 
 /// What a server lists on the connection of some hosts alone.
@@ -316,23 +370,19 @@ impl Server {
         }
     }
 
-    /// Has it tell of changes of a resource; whether it does.
-    pub async fn want_resource(&self, native: Arc<str>) -> Result<bool, Fault> {
-        // A modern server is told all of them at once, so they must not wait for each other.
-        let connection = self.base.connection().await?;
-        let _turn = match connection.modern() {
-            Some(_) => None,
-            None => Some(self.wanting.lock().await),
-        };
-        self.base.want_resource(native).await
-    }
-
-    /// Nobody wants to know of this resource any more, unless somebody does by now.
-    pub async fn unwant_resource(&self, native: &str, is_wanted: impl FnOnce() -> bool) {
-        let _turn = self.wanting.lock().await;
-        if !is_wanted() {
-            self.base.unwant_resource(native).await;
+    /// Where a caller hears of changes of resources. What a legacy server does for a caller it does on the connection of
+    /// that caller, and tells of there; a modern one keeps nothing for anybody.
+    pub async fn source_for(self: &Arc<Self>, caller: &Caller) -> Result<Source, Fault> {
+        let base = || Source { server: Arc::clone(self), client: Arc::clone(&self.base), _held: None };
+        if !self.lists_apart(caller) {
+            return Ok(base());
         }
+        Ok(match self.connection_for(&self.narrowed(caller)).await? {
+            (connection, _, Some(held)) if connection.modern().is_none() => {
+                Source { server: Arc::clone(self), client: Arc::clone(&held.0), _held: Some(held) }
+            }
+            _ => base(),
+        })
     }
 
     /// Sends a request and waits for its answer; dropping the future cancels it. See [`Server::begin`].

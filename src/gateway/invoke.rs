@@ -256,9 +256,11 @@ impl Gateway {
             return Ok(None);
         }
         let server = &self.servers[route.server];
-        let held =
-            self.subscriptions.subscribe(route.server, server, &route.native, (caller.profile, uri), updates).await;
-        held.map_err(|fault| Failure::of_server(server.key(), &fault))
+        let held = async {
+            let source = server.source_for(caller).await?;
+            self.subscriptions.subscribe(route.server, source, &route.native, (caller.profile, uri), updates).await
+        };
+        held.await.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 
     /// A completion: empty where the server has none, does not know, or is slow (CMP-3, CMP-4).

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
-use crate::downstream::{Event, Listed, Listing, Offers};
+use crate::downstream::{Apart, Change, Event, Listed, Listing, Offers};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Policy;
 use crate::protocol::version::Era;
@@ -192,8 +192,8 @@ impl Lists {
     pub(super) async fn follow(
         &self,
         mut events: mpsc::Receiver<Event>,
-        apart: &Notify,
-        updated: impl Fn(usize, &BTreeSet<String>),
+        mut apart: mpsc::Receiver<Apart>,
+        updated: impl Fn((usize, u64), &BTreeSet<String>),
         look_again: impl Fn(),
     ) {
         // When to tell of what changed, and when at the latest.
@@ -205,7 +205,7 @@ impl Lists {
                     let Some(event) = event else { return };
                     let taken = self.take(event);
                     if let Some((server, resources)) = &taken.updated {
-                        updated(*server, resources);
+                        updated((*server, 0), resources);
                     }
                     if taken.changed {
                         let now = Instant::now();
@@ -213,7 +213,10 @@ impl Lists {
                         tell = Some((now + QUIET, latest));
                     }
                 }
-                () = apart.notified() => look_again(),
+                Some(Apart { server, client, change }) = apart.recv() => match change {
+                    Change::Lists => look_again(),
+                    Change::Resources(resources) => updated((server, client), &resources),
+                },
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
                     for (profile, show) in self.shows.iter().enumerate() {

@@ -15,7 +15,7 @@ mod subscriptions;
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
@@ -77,13 +77,13 @@ impl Gateway {
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
-        let apart = Arc::new(Notify::new());
+        let (apart, told_apart) = mpsc::channel(EVENTS);
         let servers: Vec<_> = settings
             .servers
             .into_iter()
             .enumerate()
             .map(|(n, server)| {
-                let news = News { events: events.clone(), apart: Arc::clone(&apart) };
+                let news = News { events: events.clone(), apart: apart.clone() };
                 Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
             })
             .collect();
@@ -100,10 +100,11 @@ impl Gateway {
                 let route = catalogue.resolve_uri(&exposed, owner)?;
                 (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
             };
-            let updated = |server, natives: &_| {
-                telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
+            let updated = |(server, source), natives: &_| {
+                let spell = |profile, native: &str, below| spell(server, profile, native, below);
+                telling.updated((server, source), natives, spell);
             };
-            following.follow(told, &apart, updated, || looking.look_again()).await;
+            following.follow(told, told_apart, updated, || looking.look_again()).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());

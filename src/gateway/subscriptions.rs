@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::task::TaskTracker;
 
-use crate::downstream::{Fault, Server};
+use crate::downstream::{Fault, Source};
 
 /// What one stream or session holds at most (OBS-3).
 const MAX_HELD: usize = 1024;
@@ -57,10 +57,11 @@ pub(super) struct Subscriptions {
 
 type Table = HashMap<Key, Entry>;
 
-/// A resource of a server, by native URI.
+/// A resource of a server, by native URI, on one of its connections.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     server: usize,
+    source: u64,
     native: Arc<str>,
 }
 
@@ -92,7 +93,7 @@ pub struct Held {
     key: Key,
     number: u64,
     table: Weak<Mutex<Table>>,
-    server: Arc<Server>,
+    source: Arc<Source>,
     tasks: TaskTracker,
 }
 
@@ -104,13 +105,13 @@ impl Subscriptions {
     /// Subscribes `updates` to a resource; nothing when the server does not tell of it.
     pub(super) async fn subscribe(
         &self,
-        index: usize,
-        server: &Arc<Server>,
+        server: usize,
+        source: Source,
         native: &str,
         (profile, exposed): (usize, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
-        let key = Key { server: index, native: native.into() };
+        let key = Key { server, source: source.number(), native: native.into() };
         let number = {
             static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
             NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -131,11 +132,11 @@ impl Subscriptions {
             key,
             number,
             table: Arc::downgrade(&self.table),
-            server: Arc::clone(server),
+            source: Arc::new(source),
             tasks: self.tasks.clone(),
         };
         let native = Arc::clone(&held.key.native);
-        let accepted = accepted.get_or_try_init(|| server.want_resource(native)).await?;
+        let accepted = accepted.get_or_try_init(|| held.source.want(native)).await?;
         Ok(accepted.then_some(held))
     }
 
@@ -145,14 +146,14 @@ impl Subscriptions {
     /// below one that was named.
     pub(super) fn updated(
         &self,
-        server: usize,
+        (server, source): (usize, u64),
         natives: &BTreeSet<String>,
         spell: impl Fn(usize, &str, Below) -> Option<Arc<str>>,
     ) {
         // By profile, before the table is held: a spelling may need a catalogue to be built.
         let profiles: BTreeSet<usize> = {
             let table = lock(&self.table);
-            let of_server = table.iter().filter(|(key, _)| key.server == server);
+            let of_server = table.iter().filter(|(key, _)| (key.server, key.source) == (server, source));
             of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.profile)).collect()
         };
         for native in natives {
@@ -162,12 +163,12 @@ impl Subscriptions {
                 .filter_map(|(profile, below)| Some(((profile, below), spell(profile, native, below)?)))
                 .collect();
             let table = lock(&self.table);
-            let exact = table.get(&Key { server, native: native.as_str().into() });
+            let exact = table.get(&Key { server, source, native: native.as_str().into() });
             if let Some(entry) = exact {
                 entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
                 continue;
             }
-            let of_server = || table.iter().filter(|(key, _)| key.server == server);
+            let of_server = || table.iter().filter(|(key, _)| (key.server, key.source) == (server, source));
             let above = |key: &Key| {
                 let base = key.native.trim_end_matches('/');
                 native.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
@@ -204,9 +205,9 @@ impl Drop for Held {
         }
         table.remove(&self.key);
         drop(table);
-        let (server, key) = (Arc::clone(&self.server), self.key.clone());
+        let (source, key) = (Arc::clone(&self.source), self.key.clone());
         self.tasks.spawn(async move {
-            server.unwant_resource(&key.native, || lock(&shared).contains_key(&key)).await;
+            source.unwant(&key.native, || lock(&shared).contains_key(&key)).await;
         });
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::end::{End, list_of, modern_as, names, text, text_of};
+use super::full::{Era, Full};
 use super::world::{World, server, took};
 
 fn can() -> Value {
@@ -138,5 +139,46 @@ async fn sub1_a_server_that_makes_no_difference_makes_none() {
     assert_eq!(able.list().await, ["a__t", "a__u"]);
     assert_eq!(other.list().await, ["a__t", "a__u"]);
     own.quiet(Duration::from_secs(1)).await;
+    world.end().await;
+}
+
+/// SUB-7: a legacy server tells of resources where its host's requests go, since what it holds for that host it holds
+/// there.
+#[tokio::test(start_paused = true)]
+async fn sub7_con1_a_host_hears_of_resources_from_the_connection_that_serves_it() {
+    let mut world = World::new(vec![server("a")]);
+    let (mut able, mut other) = (world.host(), world.host());
+    let mut base = Full::new(world.accept("a").await, Era::Legacy);
+    base.settle().await;
+    other.open("2025-11-25").await;
+    able.open_as("2025-11-25", can()).await;
+    let resource = json!({"uri": "x:1"});
+    able.ask(1, "resources/subscribe", resource.clone()).await;
+    let mut own = Full::new(world.accept("a").await, Era::Legacy);
+    let asked = own.expect("resources/subscribe").await;
+    own.end.result(&asked, json!({})).await;
+    able.answer(1).await;
+    other.ask(1, "resources/subscribe", resource.clone()).await;
+    let asked = base.expect("resources/subscribe").await;
+    base.end.result(&asked, json!({})).await;
+    other.answer(1).await;
+    own.tell("notifications/resources/updated", resource.clone()).await;
+    assert_eq!(able.expect("notifications/resources/updated").await["params"], resource);
+    other.quiet(Duration::from_secs(1)).await;
+    base.tell("notifications/resources/updated", resource.clone()).await;
+    assert_eq!(other.expect("notifications/resources/updated").await["params"], resource);
+    able.quiet(Duration::from_secs(1)).await;
+    // It is not unused, and comes back with what is wanted (SUB-9).
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    assert!(!world.is_started("a"));
+    drop(own);
+    let mut own = Full::new(world.accept("a").await, Era::Legacy);
+    let asked = own.expect("resources/subscribe").await;
+    own.end.result(&asked, json!({})).await;
+    able.expect("notifications/resources/updated").await;
+    able.ask(2, "resources/unsubscribe", resource.clone()).await;
+    able.answer(2).await;
+    assert_eq!(own.expect("resources/unsubscribe").await["params"], resource);
+    base.quiet(Duration::from_secs(1)).await;
     world.end().await;
 }
