@@ -202,6 +202,11 @@ impl Leases {
         Some(held)
     }
 
+    /// The client of a holder, if there is one.
+    pub(super) fn find(&self, holder: &Holder) -> Option<Arc<Client>> {
+        self.table().leased.iter().find(|known| known.holder == *holder).map(|known| Arc::clone(&known.client))
+    }
+
     /// Ends a client that serves nobody after all.
     pub(super) fn end(&self, client: &Arc<Client>) {
         self.table().leased.retain(|known| !Arc::ptr_eq(&known.client, client));

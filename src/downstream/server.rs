@@ -140,14 +140,6 @@ pub struct ListedAt {
     version: u64,
 }
 
-impl ListedAt {
-    /// Whether the connection is still that one, and nothing was said to be another there.
-    pub fn is_current(&self) -> bool {
-        let connection = self.connection.upgrade();
-        connection.is_some_and(|connection| !connection.is_closed() && connection.changed.version() == self.version)
-    }
-}
-
 /// One list of a server.
 #[derive(Debug)]
 pub struct Listed {
@@ -349,6 +341,19 @@ impl Server {
             Choice::Own(holder) => holder.declares(),
             Choice::Base => false,
         }
+    }
+
+    /// Whether what it listed to this caller still holds: nothing was said to be another, and it was not opened anew. While
+    /// it is not running nothing changes.
+    pub fn is_listed_as(&self, caller: &Caller, at: &ListedAt) -> bool {
+        let Some(nature) = self.base.nature() else { return true };
+        let client = match choose(&self.settings, nature, &self.narrowed(caller), || true) {
+            Choice::Own(holder) => self.leases.find(&holder),
+            Choice::Base => None,
+        };
+        client.and_then(|client| client.open_connection()).is_none_or(|connection| {
+            std::ptr::eq(at.connection.as_ptr(), Arc::as_ptr(&connection)) && connection.changed.version() == at.version
+        })
     }
 
     /// What it lists to this caller, of these kinds.

@@ -27,7 +27,6 @@ use crate::protocol::version::Era;
 const MAX_SIGHTS: usize = 64;
 
 /// Who sees the same.
-#[derive(Clone, PartialEq, Eq)]
 struct Audience {
     principal: Principal,
     capabilities: Capabilities,
@@ -89,13 +88,11 @@ impl Sights {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn audience(&self, caller: &Caller) -> Audience {
-        Audience {
-            principal: caller.principal.clone(),
-            capabilities: caller.capabilities.clone(),
-            era: caller.revision.era(),
-            session: caller.session.filter(|_| self.by_session),
-        }
+    fn is_of(&self, audience: &Audience, caller: &Caller) -> bool {
+        audience.principal == caller.principal
+            && audience.era == caller.revision.era()
+            && audience.session == caller.session.filter(|_| self.by_session)
+            && audience.capabilities == caller.capabilities
     }
 
     /// What a caller sees, where anything was found out about that.
@@ -104,14 +101,12 @@ impl Sights {
             return None;
         }
         let mut known = self.known();
-        if known.is_empty() {
-            return None;
+        let at = known.iter().rposition(|sight| self.is_of(&sight.audience, caller))?;
+        if at + 1 < known.len() {
+            let sight = known.remove(at)?;
+            known.push_back(sight);
         }
-        let audience = self.audience(caller);
-        let at = known.iter().position(|sight| sight.audience == audience)?;
-        let sight = known.remove(at)?;
-        known.push_back(Arc::clone(&sight));
-        Some(sight)
+        known.back().map(Arc::clone)
     }
 
     /// The same; begun where nothing was. Nothing for who sees what all see.
@@ -123,7 +118,12 @@ impl Sights {
             return Some(sight);
         }
         let sight = Arc::new(Sight {
-            audience: self.audience(caller),
+            audience: Audience {
+                principal: caller.principal.clone(),
+                capabilities: caller.capabilities.clone(),
+                era: caller.revision.era(),
+                session: caller.session.filter(|_| self.by_session),
+            },
             caller: caller.clone(),
             own: Mutex::new(self.servers.iter().map(|_| Own::default()).collect()),
             version: AtomicU64::new(0),
@@ -218,7 +218,7 @@ impl Sights {
             }
             let mut own = sight.own();
             let own = &mut own[index];
-            if own.looking || own.of.as_ref().is_some_and(|at| at.is_current()) {
+            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&sight.caller, at)) {
                 continue;
             }
             own.looking = true;

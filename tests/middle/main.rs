@@ -10,6 +10,7 @@ mod bounds;
 mod bridge;
 mod calls;
 mod cancel;
+mod cases;
 mod end;
 mod full;
 mod hosts;
