@@ -88,6 +88,9 @@ impl Gateway {
     }
 }
 
+/// Answers the raw params of a question with other URIs, where any changes.
+type Localise<'a> = dyn Fn(Method, &[u8]) -> Option<Vec<u8>> + Sync + 'a;
+
 /// One admitted request and its server.
 pub(super) struct Exchange<'a> {
     pub(super) bridge: &'a Bridge,
@@ -102,7 +105,7 @@ pub(super) struct Exchange<'a> {
     pub(super) declared: &'a Capabilities,
     pub(super) upward: &'a Arc<Upward>,
     /// The URIs of a question as hosts see them; `None` where they are the same (MRT-4).
-    pub(super) localise: &'a (dyn Fn(Method, &[u8]) -> Option<Vec<u8>> + Sync),
+    pub(super) localise: &'a Localise<'a>,
     /// What a final answer is to the host.
     pub(super) finish: &'a (dyn Fn(Answer) -> Result<Outcome, Failure> + Sync),
 }
