@@ -121,7 +121,15 @@ fn messages(c: &mut Criterion) {
             b.iter(|| {
                 out.clear();
                 let call = Call::read(Method::ToolsCall, black_box(&line), &index, params).expect("it is a call");
-                let leg = Leg { token: None, modern, capabilities: &none, log_level: None, input: None, context: true };
+                let leg = Leg {
+                    token: None,
+                    modern,
+                    capabilities: &none,
+                    log_level: None,
+                    input: None,
+                    context: true,
+                    task: false,
+                };
                 call.push_params(&mut out, b"\"echo\"", &leg);
                 black_box(out.len())
             });

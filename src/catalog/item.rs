@@ -39,6 +39,8 @@ pub(super) struct Item {
     pub(super) mirror: Option<Arc<[HeaderParam]>>,
     /// A template, taken apart.
     pub(super) template: Option<Arc<Template>>,
+    /// A tool that can be called as a task only (TSK-7).
+    pub(super) task: bool,
 }
 
 /// What is wrong with an entry.
@@ -191,6 +193,8 @@ impl Item {
             links = Box::default();
         }
         let mirror = value(Member::InputSchema).filter(|_| needs.has(Needs::HEADERS)).map(headers::valid);
+        let is_required = |entry: json::Entry<'_>| entry.is("taskSupport") && entry.value == b"\"required\"";
+        let task = value(Member::Execution).is_some_and(|execution| json::members(execution).any(is_required));
         if needs == Needs::default() {
             special.clear();
         }
@@ -204,6 +208,7 @@ impl Item {
             links,
             mirror: mirror.filter(|params| !params.is_empty()).map(Into::into),
             template,
+            task,
         })
     }
 

@@ -51,6 +51,8 @@ pub struct Route {
     pub native_json: Bytes,
     /// The parameters of the tool that headers repeat, where there are any (XMH-3).
     pub mirror: Option<Arc<[HeaderParam]>>,
+    /// The server takes calls of the tool as tasks only (TSK-7).
+    pub task: bool,
 }
 
 /// Stands for what hosts see of one kind; equal when they see the same.
@@ -262,6 +264,7 @@ impl Catalogue {
             native: definition.native.clone(),
             native_json: definition.literal(),
             mirror: definition.mirror.clone(),
+            task: definition.task,
         };
         table.insert(exposed.clone(), route);
         if kind == Kind::Tool && source.apps {

@@ -18,7 +18,7 @@ use crate::protocol::version::Revision;
 pub(super) struct Needs(u16);
 
 impl Needs {
-    /// `execution` goes: tasks are not bridged.
+    /// `execution` goes: hosts are not asked to call as a task (TSK-6, TSK-7).
     const EXECUTION: Self = Self(1);
     /// `inputSchema` lacks its `type`.
     const ADD_TYPE: Self = Self(1 << 1);

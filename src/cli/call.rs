@@ -114,7 +114,8 @@ async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Re
             }
             Ok(if is_error(result.as_bytes()) { Exit::Failed } else { Exit::Fine })
         }
-        Ok(Outcome::Input(_)) => {
+        // Tasks were not offered.
+        Ok(Outcome::Input(_) | Outcome::Task(_)) => {
             out::say("onegate: the server asks for input, which this command does not give");
             Ok(Exit::Failed)
         }

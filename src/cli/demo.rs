@@ -71,7 +71,7 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
         let call = call::request(name, arguments).map_err(anyhow::Error::msg)?;
         match gateway.call(&call, &Caller::stdio(Revision::LATEST_MODERN), Arc::new(Upward::default())).await {
             Ok(Outcome::Result(answer, spans)) => call::show_result(spans.whole.of(&answer.reply.line))?,
-            Ok(Outcome::Own(_) | Outcome::Input(_) | Outcome::Error(..)) => {
+            Ok(Outcome::Own(_) | Outcome::Input(_) | Outcome::Task(_) | Outcome::Error(..)) => {
                 anyhow::bail!("{name} answered with an error")
             }
             Err(failure) => anyhow::bail!("{}", failure.message),

@@ -30,6 +30,7 @@ use super::questions::Questions;
 use super::reach::Connect;
 use super::roots::Roots;
 use super::server::{Apart, Change, Event, Listed, Listing};
+use super::subscription::Singles;
 use super::{EraMemory, Fault, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
@@ -134,10 +135,10 @@ pub(super) struct Client {
     questions: Arc<Questions>,
     /// Requests that need it just now; see [`lease::Held`].
     pub(super) users: AtomicUsize,
-    /// The native URIs whose changes somebody wants to be told of, whether it runs or not (SUB-6, SUB-7).
-    pub(super) wanted_resources: watch::Sender<BTreeSet<Arc<str>>>,
-    /// Those that the server said it tells of.
-    pub(super) told_resources: watch::Sender<BTreeSet<Arc<str>>>,
+    /// Resources that somebody wants to be told of.
+    pub(super) resources: Singles,
+    /// The same of tasks.
+    pub(super) watched_tasks: Singles,
 }
 
 /// What all clients of one server are started with.
@@ -179,8 +180,8 @@ impl Client {
             pace: OnceLock::new(),
             nature: AtomicU8::new(0),
             users: AtomicUsize::new(0),
-            wanted_resources: watch::Sender::default(),
-            told_resources: watch::Sender::default(),
+            resources: Singles::default(),
+            watched_tasks: Singles::default(),
         });
         let Ground { index, connect, memory, events, apart, tasks, .. } = ground;
         let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
@@ -418,11 +419,11 @@ impl Actor {
                         // It did its work and left: the next call starts it (D015).
                         life.ended_well();
                         // Whoever is to be told of its resources makes no call.
-                        let awaited = !server.wanted_resources.borrow().is_empty();
-                        needed = awaited || server.settings.start == Start::Eager && !server.lease.calls_only;
+                        needed =
+                            server.is_awaited() || server.settings.start == Start::Eager && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
-                        needed = !server.lease.calls_only || !server.wanted_resources.borrow().is_empty();
+                        needed = !server.lease.calls_only || server.is_awaited();
                     }
                 }
             }
@@ -641,6 +642,9 @@ impl Actor {
         if agreed.offers.logging && agreed.revision.era() == Era::Legacy {
             connection.has_levels();
         }
+        if agreed.offers.task_calls {
+            connection.takes_tasks();
+        }
         let nature = Nature::of(agreed);
         server.nature.store(1 + Nature::ALL.iter().position(|n| *n == nature).unwrap_or(0) as u8, Ordering::Relaxed);
         if let Some(http) = connection.http().filter(|http| http.has_stream(agreed.revision)) {
@@ -652,7 +656,7 @@ impl Actor {
             }
         }
         // As it is now: what is wanted from here on finds this connection.
-        let wanted = server.wanted_resources.borrow().clone();
+        let wanted = server.resources.wanted.borrow().clone();
         server.current.store(Some(Arc::clone(connection)));
         let pid = session.child.as_ref().map(Child::pid);
         server.publish(State::Ready { revision: agreed.revision, pid });
@@ -693,6 +697,10 @@ impl Actor {
                         false => self.say_apart(Change::Resources(resources)).await,
                         true => {}
                     }
+                    let tasks = connection.changed.take_tasks();
+                    if lists && !tasks.is_empty() {
+                        self.say(Listing::Tasks(tasks)).await;
+                    }
                     let kinds = connection.changed.take_kinds();
                     if lists {
                         plan.changed(kinds, Instant::now());
@@ -703,7 +711,7 @@ impl Actor {
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {
                     let limit = self.idle_limit().unwrap_or(FOREVER);
                     if connection.unused_since().is_some_and(|since| since.elapsed() >= limit) {
-                        if server.wanted_resources.borrow().is_empty() {
+                        if !server.is_awaited() {
                             return End::Unused;
                         }
                         // Somebody wants to be told of its resources, which it could not when stopped.

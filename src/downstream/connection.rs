@@ -27,7 +27,7 @@ use super::held::{Answer, Held};
 use super::http::{self, Http, Repeated};
 use super::logs::Flow;
 use super::questions::Questions;
-use super::{Fault, receive};
+use super::{Fault, receive, tasks};
 use crate::ident::{Principal, ServerKey};
 use crate::protocol::call::push_number;
 use crate::protocol::json;
@@ -48,6 +48,10 @@ const PENDING_LIMIT: usize = 2048;
 const FEW: usize = 2;
 /// Room for a message of usual size.
 const BODY: usize = 512;
+/// Acknowledged streams that are remembered until whoever waits for them has looked.
+const MAX_ACKNOWLEDGED: usize = 8;
+/// How long a server that is busy is waited for with a part of a call, where it says how long.
+const PART_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may take to set its level.
 const SET_LEVEL: Duration = Duration::from_secs(10);
 /// How exactly deadlines are kept: one look at all requests this often costs less than a timer for each.
@@ -121,8 +125,8 @@ pub struct Connection {
     pub(super) revision: OnceLock<Revision>,
     /// What the server said is another now; taken by its actor.
     pub(super) changed: Changed,
-    /// The last stream of ours that is known to be open, and the resources that it is about.
-    acknowledged: watch::Sender<Option<(u64, BTreeSet<Arc<str>>)>>,
+    /// The last streams of ours that are known to be open, and what they are about.
+    acknowledged: watch::Sender<Vec<(u64, BTreeSet<Arc<str>>)>>,
     /// Bytes of answers that wait to be taken.
     pub(super) held: Arc<Held>,
     /// Set when nothing new can be asked any more; before `closed`, or with it.
@@ -144,6 +148,8 @@ pub struct Connection {
     /// The level that a legacy server logs from, as we set it, or [`Connection::NO_LEVEL`]; [`Connection::NO_LOGGING`]
     /// when it has no levels.
     log_level: AtomicU8,
+    /// It is a legacy server that takes calls as tasks (TSK-7).
+    takes_tasks: AtomicBool,
 }
 
 struct Pending {
@@ -169,6 +175,10 @@ struct Slot {
     touched: Instant,
     /// `None` for a stream of ours that stays open, which is no request that someone waits for.
     deadlines: Option<Deadlines>,
+    /// It is a part of that call, which is driven as a task: what comes beside it belongs there.
+    part_of: Option<u64>,
+    /// The server's id of the task that stands for it.
+    task: Option<Box<str>>,
 }
 
 impl Connection {
@@ -195,7 +205,7 @@ impl Connection {
             next_id: AtomicU64::new(1),
             revision: OnceLock::new(),
             changed: Changed::default(),
-            acknowledged: watch::Sender::new(None),
+            acknowledged: watch::Sender::default(),
             held: Arc::default(),
             over: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -206,6 +216,7 @@ impl Connection {
             questions: OnceLock::new(),
             logs: Flow::default(),
             log_level: AtomicU8::new(Self::NO_LOGGING),
+            takes_tasks: AtomicBool::new(false),
         });
         if let Some(reader) = reader {
             let writing = Arc::clone(&connection);
@@ -398,47 +409,81 @@ impl Connection {
         repeated: Repeated<'_>,
         params: impl FnOnce(&mut Vec<u8>, u64),
     ) -> Result<Waiting, Fault> {
+        self.send(method, deadlines, host, None, repeated, params)
+    }
+
+    /// Sends a request that is a part of a call ([`Connection::hold`]); nobody is told when its answer is not wanted.
+    pub(super) fn request_part(
+        self: &Arc<Self>,
+        call: u64,
+        method: Method,
+        deadlines: Deadlines,
+        params: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Waiting, Fault> {
+        let sent = self.send(method, Some(deadlines), None, Some(call), Repeated::default(), |out, _| params(out));
+        sent.map(Waiting::uncancellable)
+    }
+
+    /// A call that is made of several requests. It ends by its deadlines, with the connection, or when it is dropped.
+    pub(super) fn hold(self: &Arc<Self>, deadlines: Deadlines, host: ForHost) -> Result<Waiting, Fault> {
+        let ForHost { upward, asker } = host;
+        let (id, _) = self.open_slot(Some(deadlines), Some(Arc::clone(&upward)), Some(asker), None)?;
+        let connection = Arc::clone(self);
+        Ok(Waiting { connection, id, upward: Some(upward), cancellable: false, done: false, exchange: None })
+    }
+
+    /// Makes a place for an answer; answers its id, and whether few wait.
+    fn open_slot(
+        &self,
+        deadlines: Option<Deadlines>,
+        upward: Option<Arc<Upward>>,
+        asker: Option<Asker>,
+        part_of: Option<u64>,
+    ) -> Result<(u64, bool), Fault> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut pending = self.pending();
+        if pending.closed {
+            return Err(if self.lost_session() { Fault::SessionLost } else { Fault::gone("it has ended") });
+        }
+        if pending.slots.len() >= PENDING_LIMIT {
+            return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
+        }
+        let now = Instant::now();
+        let slot = Slot {
+            outcome: None,
+            waker: None,
+            upward,
+            asker,
+            questions: Vec::new(),
+            paused: None,
+            began: now,
+            touched: now,
+            deadlines,
+            part_of,
+            task: None,
+        };
+        pending.slots.insert(id, slot);
+        if deadlines.is_some() && !std::mem::replace(&mut pending.watched, true) {
+            self.asked.notify_one();
+        }
+        Ok((id, pending.slots.len() <= FEW))
+    }
+
+    fn send(
+        self: &Arc<Self>,
+        method: Method,
+        deadlines: Option<Deadlines>,
+        host: Option<ForHost>,
+        part_of: Option<u64>,
+        repeated: Repeated<'_>,
+        params: impl FnOnce(&mut Vec<u8>, u64),
+    ) -> Result<Waiting, Fault> {
         let (upward, asker) = host.map(|host| (host.upward, host.asker)).unzip();
         if matches!(&self.wire, Wire::Lines(outbox) if outbox.is_full()) {
             return Err(Fault::Limit(format!("more than {} MiB wait to be sent to it", OUT_LIMIT >> 20)));
         }
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let few;
-        {
-            let mut pending = self.pending();
-            if pending.closed {
-                return Err(if self.lost_session() { Fault::SessionLost } else { Fault::gone("it has ended") });
-            }
-            if pending.slots.len() >= PENDING_LIMIT {
-                return Err(Fault::Limit(format!("{PENDING_LIMIT} requests wait for its answers")));
-            }
-            let now = Instant::now();
-            let slot = Slot {
-                outcome: None,
-                waker: None,
-                upward: upward.clone(),
-                asker,
-                questions: Vec::new(),
-                paused: None,
-                began: now,
-                touched: now,
-                deadlines,
-            };
-            pending.slots.insert(id, slot);
-            few = pending.slots.len() <= FEW;
-            if deadlines.is_some() && !std::mem::replace(&mut pending.watched, true) {
-                self.asked.notify_one();
-            }
-        }
-        let write = |out: &mut Vec<u8>| {
-            out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-            push_number(out, id);
-            out.extend_from_slice(b",\"method\":\"");
-            out.extend_from_slice(method.as_str().as_bytes());
-            out.extend_from_slice(b"\",\"params\":");
-            params(out, id);
-            out.push(b'}');
-        };
+        let (id, few) = self.open_slot(deadlines, upward.clone(), asker, part_of)?;
+        let write = |out: &mut Vec<u8>| push_request(out, id, method, |out| params(out, id));
         let exchange: Option<Exchange> = match &self.wire {
             Wire::Lines(outbox) => {
                 let mut message = outbox.message();
@@ -453,9 +498,12 @@ impl Connection {
                 write(&mut body);
                 let ask = http::Ask {
                     method,
-                    headers: http.headers(self.revision(), Some(method), repeated),
+                    head: http::Head::new(self.revision(), Some(method), repeated),
                     body: body.into(),
-                    patience: deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
+                    patience: match part_of {
+                        Some(_) => PART_PATIENCE,
+                        None => deadlines.map_or(Duration::ZERO, |deadlines| deadlines.idle),
+                    },
                 };
                 Some(Box::pin(http::exchange(Arc::clone(self), Arc::clone(http), id, ask)))
             }
@@ -478,10 +526,16 @@ impl Connection {
             Wire::Http(http) => {
                 let mut body = Vec::new();
                 push_notification(&mut body, method, params);
-                let headers = http.headers(self.revision(), Some(method), Repeated::default());
-                http.tell(&headers, body.into()).await
+                let head = http::Head::new(self.revision(), Some(method), Repeated::default());
+                http.tell(&head, body.into()).await
             }
         }
+    }
+
+    /// Asks something whose answer changes nothing: it is as if told.
+    pub(super) fn ask_nobody(&self, method: Method, params: impl FnOnce(&mut Vec<u8>)) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.say(Some(method), |out| push_request(out, id, method, params));
     }
 
     /// Answers a request of the server: its raw id, `result` or `error`, and the raw object.
@@ -507,18 +561,23 @@ impl Connection {
                 }
                 let mut body = Vec::new();
                 write(&mut body);
-                http.tell_soon(http.headers(self.revision(), method, Repeated::default()), body.into());
+                http.tell_soon(http::Head::new(self.revision(), method, Repeated::default()), body.into());
             }
         }
     }
 
-    /// Which request of a host something belongs to that names none (REL-2): the one on whose stream it came, else
-    /// the only one, else the latest of one host. Between hosts nothing is guessed (D065, D068).
-    pub(super) fn attribute(&self, stream: Option<u64>, is_question: bool) -> Option<Attributed> {
+    /// Which request of a host something belongs to that names none (REL-2): the one whose `task` it names, else the one
+    /// on whose stream it came, else the only one, else the latest of one host. Between hosts nothing is guessed (D065,
+    /// D068).
+    pub(super) fn attribute(&self, stream: Option<u64>, task: Option<&str>, is_question: bool) -> Option<Attributed> {
         let pending = self.pending();
+        let stream = stream.map(|id| pending.slots.get(&id).and_then(|slot| slot.part_of).unwrap_or(id));
         let mut found: Option<(u64, &Slot, &Asker)> = None;
         for (&id, slot) in &pending.slots {
             let Some(asker) = slot.asker.as_ref().filter(|_| slot.outcome.is_none()) else { continue };
+            if task.is_some() && slot.task.as_deref() == task {
+                return Some(Attributed { id, upward: slot.upward.clone()?, log: asker.log });
+            }
             if stream.is_some_and(|stream| stream != id) || (is_question && !asker.may_be_asked) {
                 continue;
             }
@@ -587,6 +646,26 @@ impl Connection {
         }
     }
 
+    /// It is a legacy server that takes calls as tasks.
+    pub(super) fn takes_tasks(&self) {
+        self.takes_tasks.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.takes_tasks.load(Ordering::Relaxed)
+    }
+
+    /// A call of a host was served, in several requests.
+    pub(super) fn served(&self) {
+        self.useful.store(true, Ordering::Relaxed);
+    }
+
+    /// What passes beside a call goes to another request of its host; answers where it went until now.
+    pub(super) fn redirect(&self, id: u64, upward: Arc<Upward>) -> Option<Arc<Upward>> {
+        self.pending().slots.get_mut(&id)?.upward.replace(upward)
+    }
+
     /// Whether someone waits for the answer with this id.
     pub(super) fn waits(&self, id: u64) -> bool {
         self.pending().slots.get(&id).is_some_and(|slot| slot.outcome.is_none())
@@ -610,9 +689,16 @@ impl Connection {
                 if outcome.is_ok() && slot.upward.is_some() {
                     self.useful.store(true, Ordering::Relaxed);
                 }
+                // Before what comes next is read: it may belong to the task.
+                let created = slot.part_of.and_then(|call| Some((call, tasks::created(outcome.as_ref().ok()?)?)));
                 slot.outcome = Some(outcome);
                 slot.questions.clear();
                 let waker = slot.waker.take();
+                if let Some((call, task)) = created
+                    && let Some(call) = pending.slots.get_mut(&call)
+                {
+                    call.task.get_or_insert(task);
+                }
                 drop(pending);
                 if let Some(waker) = waker {
                     waker.wake();
@@ -625,12 +711,15 @@ impl Connection {
         }
     }
 
-    /// A stream of ours is open, for these resources (SUB-3).
-    pub(super) fn acknowledge(&self, id: u64, resources: BTreeSet<Arc<str>>) {
+    /// A stream of ours is open, and about these (SUB-3).
+    pub(super) fn acknowledge(&self, id: u64, about: BTreeSet<Arc<str>>) {
         if self.pending().slots.contains_key(&id) {
             self.acknowledged.send_modify(|known| {
-                // Only the newest stream is waited for.
-                *known = Some((id, resources));
+                known.retain(|(of, _)| *of != id);
+                if known.len() >= MAX_ACKNOWLEDGED {
+                    known.remove(0);
+                }
+                known.push((id, about));
             });
         }
     }
@@ -638,9 +727,9 @@ impl Connection {
     /// Waits for that, `deadline` at most.
     pub(super) async fn acknowledged(&self, id: u64, deadline: Instant) -> Option<BTreeSet<Arc<str>>> {
         let mut known = self.acknowledged.subscribe();
-        let is_it = |known: &Option<(u64, BTreeSet<Arc<str>>)>| known.as_ref().is_some_and(|(of, _)| *of == id);
+        let is_it = |known: &Vec<(u64, BTreeSet<Arc<str>>)>| known.iter().any(|(of, _)| *of == id);
         let found = timeout_at(deadline, known.wait_for(is_it)).await.ok()?.ok()?;
-        found.as_ref().map(|(_, resources)| resources.clone())
+        found.iter().find(|(of, _)| *of == id).map(|(_, about)| about.clone())
     }
 
     /// Waits until what is held is within bounds.
@@ -655,6 +744,16 @@ impl Connection {
         slot.touched = now;
         slot.upward.clone()
     }
+}
+
+fn push_request(out: &mut Vec<u8>, id: u64, method: Method, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    push_number(out, id);
+    out.extend_from_slice(b",\"method\":\"");
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"params\":");
+    params(out);
+    out.push(b'}');
 }
 
 fn push_notification(out: &mut Vec<u8>, method: Method, params: &str) {
@@ -701,9 +800,7 @@ impl Waiting {
 
     /// From now on, what passes beside it goes to another request of its host; answers where it went until now.
     pub(super) fn redirect(&mut self, upward: Arc<Upward>) -> Option<Arc<Upward>> {
-        if let Some(slot) = self.connection.pending().slots.get_mut(&self.id) {
-            slot.upward = Some(Arc::clone(&upward));
-        }
+        self.connection.redirect(self.id, Arc::clone(&upward));
         self.upward.replace(upward)
     }
 

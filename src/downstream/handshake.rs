@@ -76,6 +76,9 @@ impl Announced {
         let mut offers = self.offers;
         // It had no word for that.
         offers.completions |= revision == Revision::V2024_11_05;
+        // Two designs that share a word: each is of its own revision.
+        offers.tasks &= revision.era() == Era::Modern;
+        offers.task_calls &= revision == Revision::V2025_11_25;
         Agreed { revision, offers, dual, instructions: self.instructions }
     }
 }

@@ -74,7 +74,8 @@ pub(super) fn choose(
     // What is known need not be asked again.
     let legacy = mirrored || nature == Nature::Legacy;
     let declared = || match nature {
-        Nature::Legacy => caller.capabilities.clone(),
+        // What belongs to a modern request alone makes no difference here (TSK-10).
+        Nature::Legacy => Capabilities { tasks: false, ..caller.capabilities.clone() },
         Nature::Both if mirrored => caller.capabilities.clone(),
         // Each request says it (CON-2).
         Nature::Modern | Nature::Both => Capabilities::default(),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::connection::{Attributed, Connection};
+use super::questions::task_of;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
@@ -68,9 +69,10 @@ impl Flow {
 /// Takes a log message of a server.
 pub(super) fn take(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
     let Some(params) = params else { return };
-    let Ok(([Some(level), logger], _)) = pick(line, index, params, ["level", "logger"]) else { return };
+    let Ok(([Some(level), logger, meta], _)) = pick(line, index, params, ["level", "logger", "_meta"]) else { return };
     let Some(level) = LogLevel::parse(level.of(line)) else { return };
-    let Some(request) = connection.attribute(stream, false) else { return };
+    let task = meta.and_then(|meta| task_of(meta.of(line)));
+    let Some(request) = connection.attribute(stream, task.as_deref(), false) else { return };
     if request.log.is_none_or(|wanted| level < wanted) {
         return;
     }

@@ -25,6 +25,7 @@ mod receive;
 mod roots;
 mod server;
 mod subscription;
+mod tasks;
 mod tree;
 
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub use questions::INPUT_LIMIT;
 pub use reach::{Connect, Link, Processes};
 pub use roots::Roots;
 pub use server::{Apart, Change, Event, Item, Listed, ListedAt, Listing, News, OwnLists, Pending, Server, Source};
+pub use subscription::Topic;
 
 /// Why a server gave no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::ident::Kind;
-use crate::protocol::capability::UI;
+use crate::protocol::capability::{TASKS, UI};
 use crate::protocol::json;
 
 /// What a server offers.
@@ -23,6 +23,10 @@ pub struct Offers {
     pub logging: bool,
     /// Its settings of MCP Apps, raw, when it brings any.
     pub ui: Option<Bytes>,
+    /// It may make tasks of calls: the extension of the modern era.
+    pub tasks: bool,
+    /// It takes calls as tasks when asked to: 2025-11-25 alone (TSK-7).
+    pub task_calls: bool,
 }
 
 impl Offers {
@@ -49,15 +53,31 @@ impl Offers {
             } else if entry.is("extensions") {
                 let ui = json::members(entry.value).find(|inner| inner.is(UI) && inner.value.starts_with(b"{"));
                 offers.ui = ui.map(|ui| Bytes::copy_from_slice(ui.value));
+                offers.tasks = inner(entry.value, TASKS).is_some_and(|tasks| tasks.starts_with(b"{"));
+            } else if entry.is("tasks") {
+                let calls = inner(entry.value, "requests").and_then(|requests| inner(requests, "tools"));
+                offers.task_calls =
+                    calls.and_then(|tools| inner(tools, "call")).is_some_and(|call| call.starts_with(b"{"));
             }
         }
         offers
     }
 
-    /// What a server may turn out to offer.
+    /// What a server may turn out to offer, in the words of the protocol itself: extensions are offered when they are
+    /// there.
     pub fn everything() -> Self {
         let any = Some(true);
-        Self { tools: any, prompts: any, resources: any, subscribe: true, completions: true, logging: true, ui: None }
+        Self {
+            tools: any,
+            prompts: any,
+            resources: any,
+            subscribe: true,
+            completions: true,
+            logging: true,
+            ui: None,
+            tasks: false,
+            task_calls: false,
+        }
     }
 
     /// Whether it has anything whose arguments can be completed.
@@ -81,6 +101,11 @@ impl Offers {
     }
 }
 
+/// The raw value of a member.
+fn inner<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    json::members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +120,21 @@ mod tests {
         assert_eq!(offers.of(Kind::Template), Some(false));
         assert_eq!(Offers::read(br#"{"tools":{"listChanged":"yes"}}"#).tools, Some(false));
         assert_eq!(Offers::read(b"null"), Offers::default());
+    }
+
+    #[test]
+    fn tsk7_tasks_are_offered_in_two_ways() {
+        let offers = |raw: &str| {
+            let offers = Offers::read(raw.as_bytes());
+            (offers.tasks, offers.task_calls)
+        };
+        assert_eq!(offers(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#), (true, false));
+        assert_eq!(offers(r#"{"extensions":{"io.modelcontextprotocol/tasks":true,"x":{}}}"#), (false, false));
+        assert_eq!(offers(r#"{"tasks":{"list":{},"requests":{"tools":{"call":{}}}}}"#), (false, true));
+        for no in
+            ["{}", r#"{"requests":{}}"#, r#"{"requests":{"tools":{}}}"#, r#"{"requests":{"tools":{"call":false}}}"#]
+        {
+            assert_eq!(offers(&format!(r#"{{"tasks":{no}}}"#)), (false, false), "{no}");
+        }
     }
 }

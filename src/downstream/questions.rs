@@ -5,6 +5,7 @@
 //! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
 //! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::protocol::capability::{Capabilities, is_url};
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::message::{Part, pick};
+use crate::protocol::meta::RELATED_TASK;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{Ask, AskAnswer, Upward};
@@ -142,6 +144,15 @@ pub(super) fn take(
     }
 }
 
+fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    json::members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
+}
+
+/// The task that something belongs to, by its raw `_meta` (REL-2).
+pub(super) fn task_of(meta: &[u8]) -> Option<Cow<'_, str>> {
+    json::text_of(member(member(meta, RELATED_TASK)?, "taskId")?)
+}
+
 const UNDECLARED: &str = "this client did not declare that capability";
 
 fn refusal(code: i64, message: &str) -> String {
@@ -165,7 +176,8 @@ fn ask(
     if questions.rate.check().is_err() || questions.state().open.len() >= MAX_OPEN {
         return Err(busy());
     }
-    let Some(request) = connection.attribute(stream, true) else {
+    let task = params.as_deref().and_then(|params| member(params, "_meta")).and_then(task_of);
+    let Some(request) = connection.attribute(stream, task.as_deref(), true) else {
         // REL-3, REL-4: it asks on its own account.
         let roots = questions.state().roots.clone();
         return match roots.filter(|_| method == Method::Roots) {

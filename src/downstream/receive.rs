@@ -30,9 +30,9 @@ const SECOND_CHANCE: Duration = Duration::from_secs(1);
 const JUNK_LOG: Duration = Duration::from_secs(10);
 /// So much of it is looked at for that.
 const SHOWN: usize = 4096;
-/// Longest URI that is taken (RES-5).
+/// Longest URI that is taken (RES-5), and longest id of a task.
 const MAX_URI: usize = 8 << 10;
-/// Resources of one stream, at most.
+/// Resources or tasks of one stream, at most.
 const MAX_ACKNOWLEDGED: usize = 1024;
 
 /// Takes messages in.
@@ -201,6 +201,13 @@ impl Receiver {
                 }
             }
             Some(Method::Acknowledged) => self.acknowledged(line, params),
+            Some(Method::TaskChanged) if self.connection.modern().is_some() => {
+                let Some(params) = params else { return };
+                let Ok(([Some(id)], _)) = pick(line, &self.index, params, ["taskId"]) else { return };
+                if let Some(id) = json::text_of(id.of(line)).filter(|id| id.len() <= MAX_URI) {
+                    self.connection.changed.task(&id, line.slice(params.span.range()));
+                }
+            }
             Some(Method::Message) => logs::take(&self.connection, line, &self.index, params, self.stream),
             Some(Method::ElicitComplete) => questions::opened(&self.connection, line, &self.index, params),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
@@ -216,10 +223,10 @@ impl Receiver {
             json::members(object?.of(line)).find(|entry| entry.is(name)).map(|entry| entry.value)
         };
         let Some(id) = find(meta, SUBSCRIPTION_ID).and_then(own_id) else { return };
-        let resources = find(filter, "resourceSubscriptions").unwrap_or(b"[]");
-        let resources =
-            json::elements(resources).filter_map(json::text_of).map(Arc::from).take(MAX_ACKNOWLEDGED).collect();
-        self.connection.acknowledge(id, resources);
+        // A stream is about the ones or the others.
+        let about = ["resourceSubscriptions", "taskIds"].map(|name| find(filter, name).unwrap_or(b"[]"));
+        let about = about.into_iter().flat_map(json::elements).filter_map(json::text_of).map(Arc::from);
+        self.connection.acknowledge(id, about.take(MAX_ACKNOWLEDGED).collect());
     }
 
     /// PRG-1, PRG-3: only for a request that runs, under the token that was ours.

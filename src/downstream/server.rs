@@ -4,7 +4,7 @@
 //! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,12 +23,15 @@ use super::list;
 use super::process::Pace;
 use super::reach::Connect;
 use super::roots::Roots;
+use super::subscription::Topic;
+use super::tasks::Driven;
 use super::{EraMemory, Fault, Offers};
 use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg};
+use crate::protocol::code;
 use crate::protocol::headers::{self, HeaderParam};
 use crate::protocol::level::LogLevel;
 use crate::protocol::method::Method;
@@ -60,6 +63,8 @@ pub enum Listing {
     },
     /// These resources are others now, by native URI.
     Updated(BTreeSet<String>),
+    /// Where these tasks stand now, by native id: a raw object each.
+    Tasks(BTreeMap<String, Bytes>),
     /// There are no lists of these kinds, and no hope for any soon.
     Failed(Vec<Kind>),
 }
@@ -106,22 +111,22 @@ impl Source {
         self.client.number
     }
 
-    /// Has the server tell of changes of a resource; whether it does.
-    pub async fn want(&self, native: Arc<str>) -> Result<bool, Fault> {
+    /// Has the server tell of a resource or task; whether it does.
+    pub async fn want(&self, topic: Topic, native: Arc<str>) -> Result<bool, Fault> {
         // A modern server is told all of them at once, so they must not wait for each other.
         let connection = self.client.connection().await?;
         let _turn = match connection.modern() {
             Some(_) => None,
             None => Some(self.server.wanting.lock().await),
         };
-        self.client.want_resource(native).await
+        self.client.want(topic, native).await
     }
 
-    /// Nobody wants to know of this resource any more, unless somebody does by now.
-    pub async fn unwant(&self, native: &str, is_wanted: impl FnOnce() -> bool) {
+    /// Nobody wants to know of it any more, unless somebody does by now.
+    pub async fn unwant(&self, topic: Topic, native: &str, is_wanted: impl FnOnce() -> bool) {
         let _turn = self.server.wanting.lock().await;
         if !is_wanted() {
-            self.client.unwant_resource(native).await;
+            self.client.unwant(topic, native).await;
         }
     }
 }
@@ -174,14 +179,24 @@ pub struct Item<'a> {
     pub native: &'a [u8],
     /// The arguments of a tool that HTTP headers repeat (XMH-3).
     pub mirror: &'a [HeaderParam],
+    /// It is a tool that a legacy server takes as a task only (TSK-7).
+    pub task: bool,
 }
 
 /// A request on its way to a server. Dropping it tells the server that nobody waits any more.
 pub struct Pending {
-    waiting: Waiting,
+    waiting: Way,
     may_ask: bool,
     _held: Option<Held>,
     place: Place,
+}
+
+/// How the answer comes.
+enum Way {
+    /// At once.
+    Plain(Waiting),
+    /// As what came of a task.
+    Driven(Driven),
 }
 
 impl Pending {
@@ -192,7 +207,10 @@ impl Pending {
 
     /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
     pub async fn answered(&mut self) -> Result<Answer, Fault> {
-        self.waiting.answered().await
+        match &mut self.waiting {
+            Way::Plain(waiting) => waiting.answered().await,
+            Way::Driven(driven) => driven.answered().await,
+        }
     }
 
     /// It no longer counts among those that its server works on: a user is asked, which may take long, or it is sent
@@ -203,7 +221,10 @@ impl Pending {
 
     /// From now on, what passes beside it goes to this request of the same host; answers where it went until now.
     pub fn redirect(&mut self, upward: Arc<Upward>) -> Option<Arc<Upward>> {
-        self.waiting.redirect(upward)
+        match &mut self.waiting {
+            Way::Plain(waiting) => waiting.redirect(upward),
+            Way::Driven(driven) => driven.redirect(upward),
+        }
     }
 }
 
@@ -375,18 +396,22 @@ impl Server {
         }
     }
 
+    /// Where all hear of what a server tells all of them.
+    pub fn source(self: &Arc<Self>) -> Source {
+        Source { server: Arc::clone(self), client: Arc::clone(&self.base), _held: None }
+    }
+
     /// Where a caller hears of changes of resources. What a legacy server does for a caller it does on the connection of
     /// that caller, and tells of there; a modern one keeps nothing for anybody.
     pub async fn source_for(self: &Arc<Self>, caller: &Caller) -> Result<Source, Fault> {
-        let base = || Source { server: Arc::clone(self), client: Arc::clone(&self.base), _held: None };
         if !self.lists_apart(caller) {
-            return Ok(base());
+            return Ok(self.source());
         }
         Ok(match self.connection_for(&self.narrowed(caller)).await? {
             (connection, _, Some(held)) if connection.modern().is_none() => {
                 Source { server: Arc::clone(self), client: Arc::clone(&held.0), _held: Some(held) }
             }
-            _ => base(),
+            _ => self.source(),
         })
     }
 
@@ -421,6 +446,12 @@ impl Server {
         let deadlines = Deadlines { idle: timeouts.call, max: timeouts.call_max };
         let may_be_asked = matches!(call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
         let modern = connection.modern();
+        let of_task = matches!(call.method(), Method::TasksGet | Method::TasksUpdate | Method::TasksCancel);
+        if of_task && modern.is_none() {
+            // The word means something else there.
+            let message = "it is of the legacy era now".to_owned();
+            return Err(Fault::Refused { code: code::METHOD_NOT_FOUND, message });
+        }
         if let (None, Some(level)) = (modern, caller.log_level) {
             connection.want_level(level);
         }
@@ -434,24 +465,26 @@ impl Server {
             ([], ..) | (_, None, _) | (_, _, None) => Vec::new(),
             (mirror, Some(_), Some(_)) => headers::values(mirror, call.arguments()),
         };
-        let repeated = Repeated { name: may_be_asked.then_some(item.native), params };
-        let waiting = connection.request_with(
-            call.method(),
-            Some(deadlines),
-            Some(ForHost { upward, asker }),
-            repeated,
-            |out, id| {
-                let leg = Leg {
-                    token: wants_progress.then_some(id),
-                    modern,
-                    capabilities: &caller.capabilities,
-                    log_level: caller.log_level,
-                    input: input.filter(|_| modern.is_some()),
-                    context: connection.revision() >= Revision::V2025_06_18,
-                };
-                call.push_params(out, item.native, &leg);
-            },
-        )?;
+        let repeated = Repeated { name: (may_be_asked || of_task).then_some(item.native), params };
+        let host = ForHost { upward, asker };
+        let task = item.task && connection.has_tasks();
+        let params = |out: &mut Vec<u8>, id| {
+            let leg = Leg {
+                token: wants_progress.then_some(id),
+                modern,
+                capabilities: &caller.capabilities,
+                log_level: caller.log_level,
+                input: input.filter(|_| modern.is_some()),
+                context: connection.revision() >= Revision::V2025_06_18,
+                task,
+            };
+            call.push_params(out, item.native, &leg);
+        };
+        let waiting = if task {
+            Way::Driven(Driven::begin(&connection, deadlines, host, params)?)
+        } else {
+            Way::Plain(connection.request_with(call.method(), Some(deadlines), Some(host), repeated, params)?)
+        };
         Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, place })
     }
 }

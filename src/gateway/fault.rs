@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::downstream::Fault;
 use crate::ident::ServerKey;
 use crate::protocol::call::{BadCall, Call, Target};
+use crate::protocol::capability::TASKS;
 use crate::protocol::code;
 use crate::protocol::json;
 use crate::protocol::message::Why;
@@ -148,6 +149,7 @@ impl Failure {
         match call.kind() {
             Target::Tool => Self::plain(code::INVALID_PARAMS, format!("Unknown tool: {shown}")),
             Target::Prompt => Self::plain(code::INVALID_PARAMS, format!("Unknown prompt: {shown}")),
+            Target::Task => Self::unknown_task(),
             Target::Uri => {
                 let legacy = revision.era() == Era::Legacy && call.method() != Method::Complete;
                 let code = if legacy { code::RESOURCE_NOT_FOUND } else { code::INVALID_PARAMS };
@@ -160,11 +162,27 @@ impl Failure {
         }
     }
 
-    /// What a server of the legacy era says that it did not find, in the code of the modern one (RES-3).
-    pub(super) fn not_found(message: &str, data: Option<&[u8]>) -> Self {
+    /// A task that never was, is gone, is another's, or whose tool must not be known any more (TSK-1, TSK-5).
+    pub(super) fn unknown_task() -> Self {
+        Self::plain(code::INVALID_PARAMS, "Task not found")
+    }
+
+    /// A request about tasks of a host that did not declare that it takes them (TSK-3).
+    pub fn undeclared_tasks() -> Self {
+        let data = Some(format!(r#"{{"requiredCapabilities":{{"extensions":{{"{TASKS}":{{}}}}}}}}"#));
+        Self { data, ..Self::plain(code::MISSING_CAPABILITY, "Missing required client capability") }
+    }
+
+    /// A server's error within a result, cut to what is passed (ERR-4).
+    pub(super) fn within(code: i64, message: &str, data: Option<&[u8]>) -> Self {
         let message = &message[..message.floor_char_boundary(MAX_MESSAGE)];
         let data = data.filter(|data| data.len() <= MAX_DATA).map(|data| String::from_utf8_lossy(data).into_owned());
-        Self { data, ..Self::plain(code::INVALID_PARAMS, message) }
+        Self { data, ..Self::plain(code, message) }
+    }
+
+    /// What a server of the legacy era says that it did not find, in the code of the modern one (RES-3).
+    pub(super) fn not_found(message: &str, data: Option<&[u8]>) -> Self {
+        Self::within(code::INVALID_PARAMS, message, data)
     }
 
     /// A resource that nobody tells of (SUB-10).

@@ -9,11 +9,12 @@ use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bridge::{Exchange, Input};
+use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, naming};
-use crate::downstream::{Answer, Item, Server};
+use crate::downstream::{Answer, Item, Server, Topic};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Target};
@@ -45,6 +46,8 @@ pub enum Outcome {
     Input(Input),
     /// A result of ours: raw members, without braces.
     Own(String),
+    /// A task of a modern server, for a modern host.
+    Task(TaskState),
 }
 
 /// Where a request goes.
@@ -54,12 +57,14 @@ pub(super) struct Way {
     pub(super) native: Bytes,
     /// The arguments that are repeated in headers (XMH-3).
     pub(super) mirror: Option<Arc<[HeaderParam]>>,
+    /// It is a tool that its server takes as a task only (TSK-7).
+    task: bool,
     permit: Permit,
 }
 
 impl Way {
     fn item(&self) -> Item<'_> {
-        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default() }
+        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default(), task: self.task }
     }
 }
 
@@ -91,6 +96,9 @@ impl Gateway {
             let answer = self.localise(answer, call, caller, way.server);
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
+            }
+            if caller.capabilities.tasks && call.method() == Method::ToolsCall && is_task(&answer) {
+                return self.made_task(&answer, caller, way.server, &way.native);
             }
             check(server.key(), answer, caller.revision)
         };
@@ -175,11 +183,13 @@ impl Gateway {
             let route = if kind == Kind::Tool { route.or_else(|| catalogue.alias(name)) } else { route }?;
             let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
             let (native, mirror) = (route.native_json.clone(), route.mirror.clone());
-            Some(Way { server: route.server, native, mirror, permit })
+            Some(Way { server: route.server, native, mirror, task: route.task, permit })
         };
         match call.kind() {
             Target::Tool => named(Kind::Tool),
             Target::Prompt => named(Kind::Prompt),
+            // It has a way of its own.
+            Target::Task => None,
             Target::Uri => {
                 let template = (call.method() == Method::Complete).then(|| catalogue.resolve_template(name)).flatten();
                 let (route, kind) = match template {
@@ -192,7 +202,7 @@ impl Gateway {
                 let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
                 let mut native = Vec::with_capacity(route.native.len() + 2);
                 json::push_string(&mut native, &route.native);
-                Some(Way { server: route.server, native: native.into(), mirror: None, permit })
+                Some(Way { server: route.server, native: native.into(), mirror: None, task: false, permit })
             }
         }
     }
@@ -214,7 +224,7 @@ impl Gateway {
         let permit = self.policy.admit(server, Kind::Tool, name).ok()?;
         let mut native = Vec::with_capacity(name.len() + 2);
         json::push_string(&mut native, name);
-        Some(Way { server, native: native.into(), mirror: None, permit })
+        Some(Way { server, native: native.into(), mirror: None, task: false, permit })
     }
 
     /// An item may be asked for before its server has listed, to all or to this caller alone (`apart`): it is waited for
@@ -225,6 +235,7 @@ impl Gateway {
             Target::Tool => &[Kind::Tool],
             Target::Prompt => &[Kind::Prompt],
             Target::Uri => &BY_URI,
+            Target::Task => &[],
         };
         let may_own = |server: usize| kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
         if apart {
@@ -258,7 +269,8 @@ impl Gateway {
         let server = &self.servers[route.server];
         let held = async {
             let source = server.source_for(caller).await?;
-            self.subscriptions.subscribe(route.server, source, &route.native, (caller.profile, uri), updates).await
+            let place = (route.server, Topic::Resource, &*route.native);
+            self.subscriptions.subscribe(place, source, (caller.profile, uri), updates).await
         };
         held.await.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
@@ -276,7 +288,8 @@ impl Gateway {
         if !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
             return nothing();
         }
-        let asking = self.send(call, caller, upward, Item { native: &way.native, mirror: &[] }, way.permit, server);
+        let asking =
+            self.send(call, caller, upward, Item { native: &way.native, mirror: &[], task: false }, way.permit, server);
         let Ok(answer) = timeout(COMPLETION, asking).await else { return nothing() };
         let answer = answer?;
         match &answer.reply.body {
@@ -292,15 +305,25 @@ impl Gateway {
     /// The URIs of a result as hosts see them; what it names is learned (RES-1, RES-2).
     fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize) -> Answer {
         let Body::Result(spans) = &answer.reply.body else { return answer };
-        let walk = |expose: Expose<'_>| uri::rewrite_result(spans.whole.of(&answer.reply.line), call.method(), expose);
-        match self.expose(caller, server, walk) {
+        match self.localised(spans.whole.of(&answer.reply.line), call.method(), caller, server) {
             None => answer,
             Some(changed) => answer.with_result(&changed),
         }
     }
 
+    /// The same of a raw result object; `None` when nothing changes.
+    pub(super) fn localised(&self, result: &[u8], method: Method, caller: &Caller, server: usize) -> Option<Vec<u8>> {
+        self.expose(caller, server, |expose| uri::rewrite_result(result, method, expose))
+    }
+
     /// The same of what a server asks: links stand in the results of tools that it tells a model of (MRT-4).
-    fn localise_question(&self, method: Method, params: &[u8], caller: &Caller, server: usize) -> Option<Vec<u8>> {
+    pub(super) fn localise_question(
+        &self,
+        method: Method,
+        params: &[u8],
+        caller: &Caller,
+        server: usize,
+    ) -> Option<Vec<u8>> {
         self.expose(caller, server, |expose| uri::rewrite_question(params, method, expose))
     }
 
@@ -334,8 +357,15 @@ fn first_values(result: &[u8]) -> Option<String> {
     Some(format!(r#""completion":{{"values":[{}],"hasMore":true}}"#, values.join(",")))
 }
 
+/// Whether a modern server made a task of a call.
+fn is_task(answer: &Answer) -> bool {
+    let Body::Result(spans) = &answer.reply.body else { return false };
+    let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));
+    kind == Some(b"\"task\"") && answer.era == Era::Modern
+}
+
 /// Whether an answer is one that a host may see.
-fn check(server: &ServerKey, answer: Answer, to: Revision) -> Result<Outcome, Failure> {
+pub(super) fn check(server: &ServerKey, answer: Answer, to: Revision) -> Result<Outcome, Failure> {
     match answer.reply.body {
         Body::Result(spans) => {
             let kind = spans.result_type.map(|field| field.value.of(&answer.reply.line));
@@ -343,28 +373,44 @@ fn check(server: &ServerKey, answer: Answer, to: Revision) -> Result<Outcome, Fa
                 None | Some(b"\"complete\"") => Ok(Outcome::Result(answer, spans)),
                 // The member means nothing before 2026-07-28.
                 Some(_) if answer.era == Era::Legacy => Ok(Outcome::Result(answer, spans)),
-                // Tasks were not offered to it (CAP-6, ENV-6).
+                // A task, where it was offered and may be, went another way (TSK-3, TSK-4, CAP-6, ENV-6).
                 Some(kind) => {
                     let kind = shown(&kind[..kind.len().min(40)]);
                     Err(Failure::invalid_result(server, &format!("its resultType is {kind}")))
                 }
             }
         }
-        Body::Error(error) => match error.code {
-            code::HEADER_MISMATCH => Err(Failure::headers_refused(server)),
-            code::MISSING_CAPABILITY => Err(Failure::capability_withheld(server)),
-            // A word of the legacy era (§16.2).
-            code::RESOURCE_NOT_FOUND if to.era() == Era::Modern => {
-                let line = &answer.reply.line;
-                let message = error.message.and_then(|message| json::text_of(message.of(line))).unwrap_or_default();
-                Err(Failure::not_found(&message, error.data.map(|data| data.of(line))))
+        Body::Error(error) => {
+            let line = &answer.reply.line;
+            let message = error.message.and_then(|message| json::text_of(message.of(line)));
+            match unpassable(server, error.code, message.as_deref(), error.data.map(|data| data.of(line)), to) {
+                Some(failure) => Err(failure),
+                None => Ok(Outcome::Error(answer, error)),
             }
-            // Version and header faults are between us and the server; undefined codes must not be passed (§16.2).
-            reserved if code::RESERVED.contains(&reserved) => {
-                Err(Failure::invalid_result(server, &format!("it answered with error {reserved}")))
-            }
-            _ => Ok(Outcome::Error(answer, error)),
-        },
+        }
+    }
+}
+
+/// What hosts are told instead of an error that must not pass (§16.2).
+pub(super) fn unpassable(
+    server: &ServerKey,
+    code: i64,
+    message: Option<&str>,
+    data: Option<&[u8]>,
+    to: Revision,
+) -> Option<Failure> {
+    match code {
+        code::HEADER_MISMATCH => Some(Failure::headers_refused(server)),
+        code::MISSING_CAPABILITY => Some(Failure::capability_withheld(server)),
+        // A word of the legacy era.
+        code::RESOURCE_NOT_FOUND if to.era() == Era::Modern => {
+            Some(Failure::not_found(message.unwrap_or_default(), data))
+        }
+        // Version and header faults are between us and the server; undefined codes must not be passed.
+        reserved if code::RESERVED.contains(&reserved) => {
+            Some(Failure::invalid_result(server, &format!("it answered with error {reserved}")))
+        }
+        _ => None,
     }
 }
 

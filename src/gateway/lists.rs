@@ -4,7 +4,7 @@
 //! One catalogue for each profile, of the same lists. A change is seen by calls and lists at once, and told to hosts
 //! once it has settled, and only when what they see is different.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -187,13 +187,14 @@ impl Lists {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `look_again` of
-    /// what is listed to some hosts alone and is another now, which `apart` says.
+    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `tasks` of tasks,
+    /// `look_again` of what is listed to some hosts alone and is another now, which `apart` says.
     pub(super) async fn follow(
         &self,
         mut events: mpsc::Receiver<Event>,
         mut apart: mpsc::Receiver<Apart>,
         updated: impl Fn((usize, u64), &BTreeSet<String>),
+        tasks: impl Fn(usize, BTreeMap<String, Bytes>),
         look_again: impl Fn(),
     ) {
         // When to tell of what changed, and when at the latest.
@@ -203,6 +204,13 @@ impl Lists {
             tokio::select! {
                 event = events.recv() => {
                     let Some(event) = event else { return };
+                    let event = match event {
+                        Event { server, listing: Listing::Tasks(told) } => {
+                            tasks(server, told);
+                            continue;
+                        }
+                        event => event,
+                    };
                     let taken = self.take(event);
                     if let Some((server, resources)) = &taken.updated {
                         updated((*server, 0), resources);
@@ -248,6 +256,8 @@ impl Lists {
                 taken.updated = Some((event.server, resources));
                 return taken;
             }
+            // Those are no lists.
+            Listing::Tasks(_) => return taken,
             // The last good list stays.
             Listing::Failed(kinds) => kinds,
         };

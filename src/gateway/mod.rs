@@ -12,6 +12,7 @@ mod pages;
 mod seal;
 mod sights;
 mod subscriptions;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen};
 pub use subscriptions::{Held, Updates};
+pub use tasks::TaskState;
 
 use crate::caller::Caller;
 use crate::catalog::View;
@@ -104,7 +106,8 @@ impl Gateway {
                 let spell = |profile, native: &str, below| spell(server, profile, native, below);
                 telling.updated((server, source), natives, spell);
             };
-            following.follow(told, told_apart, updated, || looking.look_again()).await;
+            let tell_tasks = |server, tasks| telling.tasks(server, tasks);
+            following.follow(told, told_apart, updated, tell_tasks, || looking.look_again()).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
@@ -155,6 +158,7 @@ impl Gateway {
             all.completions |= offers.completions && offers.has_references();
             all.logging |= offers.logging;
             all.ui = all.ui.or(offers.ui);
+            all.tasks |= offers.tasks;
         }
         all
     }

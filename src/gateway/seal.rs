@@ -1,4 +1,4 @@
-//! What we hand to a host to get it back later: cursors and request states, as MessagePack under an authenticated
+//! What we hand to a host to get it back later: cursors, request states and ids of tasks, as MessagePack under an authenticated
 //! cipher (PAG-2, MRT-2, SEC-2).
 //!
 //! A seal names something of ours and proves nothing else: who opens one checks what it holds against who asks.
@@ -34,6 +34,8 @@ pub(super) enum Purpose {
     Cursor,
     /// The state of a call that waits for input (MRT-2).
     State,
+    /// The id of a task (TSK-1).
+    Task,
 }
 
 impl Purpose {
@@ -41,6 +43,7 @@ impl Purpose {
         match self {
             Self::Cursor => b"onegate cursor 1",
             Self::State => b"onegate state 1",
+            Self::Task => b"onegate task 1",
         }
     }
 }

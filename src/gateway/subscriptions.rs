@@ -1,25 +1,30 @@
-//! Who wants to know of changes of which resource: counted over all hosts, so that a server is told once, and told
-//! again only when the last has gone (SUB-7, D069).
+//! Who wants to know of which resource or task: counted over all hosts, so that a server is told once, and told again
+//! only when the last has gone (SUB-7, D069).
 //!
 //! Knows no stream and no session: each of them has an [`Updates`], which it empties at its own pace.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytes::Bytes;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::task::TaskTracker;
 
-use crate::downstream::{Fault, Source};
+use crate::downstream::{Fault, Source, Topic};
 
 /// What one stream or session holds at most (OBS-3).
 const MAX_HELD: usize = 1024;
+/// Bytes of news of tasks that wait for one stream; who misses one asks for it at some time anyway.
+const MAX_TASK_BYTES: usize = 8 << 20;
 
 /// The resources that are others now, for one stream or session; by the URIs that its host used (U-10). One that
-/// changes again before it was told of is told of once.
+/// changes again before it was told of is told of once. And where tasks stand now, by the ids that it used.
 #[derive(Default)]
 pub struct Updates {
     waiting: Mutex<BTreeSet<Arc<str>>>,
     told: Notify,
+    tasks: Mutex<BTreeMap<Arc<str>, Bytes>>,
+    task_told: Notify,
 }
 
 impl Updates {
@@ -37,7 +42,29 @@ impl Updates {
         self.told.notify_one();
     }
 
-    /// The next ones. Nothing is lost when the future is dropped.
+    fn push_task(&self, id: &Arc<str>, state: Bytes) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.remove(id);
+        if tasks.values().map(Bytes::len).sum::<usize>() + state.len() <= MAX_TASK_BYTES {
+            tasks.insert(Arc::clone(id), state);
+        }
+        drop(tasks);
+        self.task_told.notify_one();
+    }
+
+    /// Where tasks stand that stand elsewhere now: raw objects of their servers. Nothing is lost when the future is
+    /// dropped.
+    pub async fn next_tasks(&self) -> BTreeMap<Arc<str>, Bytes> {
+        loop {
+            let ready = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+            if !ready.is_empty() {
+                return ready;
+            }
+            self.task_told.notified().await;
+        }
+    }
+
+    /// The next resources. Nothing is lost when the future is dropped.
     pub async fn next(&self) -> BTreeSet<Arc<str>> {
         loop {
             let ready = std::mem::take(&mut *self.waiting());
@@ -49,7 +76,7 @@ impl Updates {
     }
 }
 
-/// All subscriptions to resources.
+/// All subscriptions to resources and tasks.
 pub(super) struct Subscriptions {
     table: Arc<Mutex<Table>>,
     tasks: TaskTracker,
@@ -57,11 +84,12 @@ pub(super) struct Subscriptions {
 
 type Table = HashMap<Key, Entry>;
 
-/// A resource of a server, by native URI, on one of its connections.
+/// A resource or task of a server, by native URI or id, on one of its connections.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     server: usize,
     source: u64,
+    topic: Topic,
     native: Arc<str>,
 }
 
@@ -102,16 +130,15 @@ impl Subscriptions {
         Self { table: Arc::default(), tasks }
     }
 
-    /// Subscribes `updates` to a resource; nothing when the server does not tell of it.
+    /// Subscribes `updates` to a resource or task of a server, by its place; nothing when the server does not tell of it.
     pub(super) async fn subscribe(
         &self,
-        server: usize,
+        (server, topic, native): (usize, Topic, &str),
         source: Source,
-        native: &str,
         (profile, exposed): (usize, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
-        let key = Key { server, source: source.number(), native: native.into() };
+        let key = Key { server, source: source.number(), topic, native: native.into() };
         let number = {
             static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
             NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -120,7 +147,7 @@ impl Subscriptions {
             let mut table = lock(&self.table);
             let of_this = |holder: &&Holder| std::ptr::eq(holder.updates.as_ptr(), Arc::as_ptr(updates));
             if table.values().flat_map(|entry| &entry.holders).filter(of_this).count() >= MAX_HELD {
-                return Err(Fault::Limit(format!("{MAX_HELD} resources are subscribed to")));
+                return Err(Fault::Limit(format!("{MAX_HELD} resources and tasks are subscribed to")));
             }
             let entry =
                 table.entry(key.clone()).or_insert_with(|| Entry { accepted: Arc::default(), holders: Vec::new() });
@@ -136,7 +163,7 @@ impl Subscriptions {
             tasks: self.tasks.clone(),
         };
         let native = Arc::clone(&held.key.native);
-        let accepted = accepted.get_or_try_init(|| held.source.want(native)).await?;
+        let accepted = accepted.get_or_try_init(|| held.source.want(topic, native)).await?;
         Ok(accepted.then_some(held))
     }
 
@@ -150,10 +177,11 @@ impl Subscriptions {
         natives: &BTreeSet<String>,
         spell: impl Fn(usize, &str, Below) -> Option<Arc<str>>,
     ) {
+        let is_of_server = |key: &Key| (key.server, key.source) == (server, source) && key.topic == Topic::Resource;
         // By profile, before the table is held: a spelling may need a catalogue to be built.
         let profiles: BTreeSet<usize> = {
             let table = lock(&self.table);
-            let of_server = table.iter().filter(|(key, _)| (key.server, key.source) == (server, source));
+            let of_server = table.iter().filter(|(key, _)| is_of_server(key));
             of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.profile)).collect()
         };
         for native in natives {
@@ -163,12 +191,12 @@ impl Subscriptions {
                 .filter_map(|(profile, below)| Some(((profile, below), spell(profile, native, below)?)))
                 .collect();
             let table = lock(&self.table);
-            let exact = table.get(&Key { server, source, native: native.as_str().into() });
+            let exact = table.get(&Key { server, source, topic: Topic::Resource, native: native.as_str().into() });
             if let Some(entry) = exact {
                 entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
                 continue;
             }
-            let of_server = || table.iter().filter(|(key, _)| (key.server, key.source) == (server, source));
+            let of_server = || table.iter().filter(|(key, _)| is_of_server(key));
             let above = |key: &Key| {
                 let base = key.native.trim_end_matches('/');
                 native.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
@@ -180,6 +208,23 @@ impl Subscriptions {
                     if let Some(exposed) = spelled.get(&(holder.profile, below)) {
                         holder.tell(exposed);
                     }
+                }
+            }
+        }
+    }
+}
+
+impl Subscriptions {
+    /// A server says where these tasks stand now: told to who subscribed to exactly them.
+    pub(super) fn tasks(&self, server: usize, tasks: BTreeMap<String, Bytes>) {
+        let table = lock(&self.table);
+        for (native, state) in tasks {
+            let Some(entry) = table.get(&Key { server, source: 0, topic: Topic::Task, native: native.into() }) else {
+                continue;
+            };
+            for holder in &entry.holders {
+                if let Some(updates) = holder.updates.upgrade() {
+                    updates.push_task(&holder.exposed, state.clone());
                 }
             }
         }
@@ -207,7 +252,7 @@ impl Drop for Held {
         drop(table);
         let (source, key) = (Arc::clone(&self.source), self.key.clone());
         self.tasks.spawn(async move {
-            source.unwant(&key.native, || lock(&shared).contains_key(&key)).await;
+            source.unwant(key.topic, &key.native, || lock(&shared).contains_key(&key)).await;
         });
     }
 }

@@ -1,8 +1,8 @@
 //! A request for one item of one server, in the language of the middle: the host's own bytes, and where in them the
 //! few things stand that a server must see otherwise.
 //!
-//! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe` and `completion/complete`: each
-//! names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
+//! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe`, `completion/complete` and the
+//! requests of tasks: each names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
 //! its way.
 
 use bytes::Bytes;
@@ -30,7 +30,10 @@ pub struct Call {
     reference: Option<Span>,
     /// The arguments: an object, or nothing.
     arguments: Option<Span>,
+    /// `_meta`, when something stands in it that may pass.
     meta: Option<Span>,
+    /// The host's progress token.
+    token: Option<Span>,
     /// Whether members stand beside those above, which pass too (ENV-11).
     others: bool,
 }
@@ -44,6 +47,8 @@ pub enum Target {
     Prompt,
     /// A resource or, for a completion, a template, by its exposed URI.
     Uri,
+    /// A task of a modern server, by its exposed id.
+    Task,
 }
 
 /// Why the params of a call are refused.
@@ -58,6 +63,9 @@ pub enum BadCall {
     /// No URI that is a string.
     #[error("params.uri must be a string")]
     Uri,
+    /// No id of a task that is a string.
+    #[error("params.taskId must be a string")]
+    Task,
     /// No reference to a prompt or a resource.
     #[error("params.ref must be an object of type ref/prompt with a name, or ref/resource with a uri")]
     Reference,
@@ -100,6 +108,8 @@ pub struct Leg<'a> {
     pub input: Option<Input<'a>>,
     /// Whether the server's revision knows the `context` of a completion (CMP-1).
     pub context: bool,
+    /// Whether a legacy server takes the call as a task only (TSK-7).
+    pub task: bool,
 }
 
 /// The answers to a server's questions, and its own state; raw.
@@ -113,20 +123,16 @@ pub struct Input<'a> {
 
 impl Call {
     /// Reads the params of such a request from the host's message. Its method must be one that names an item.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
     pub fn read(method: Method, line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
         let params = params.filter(|p| line[p.span.start as usize] == b'{').ok_or(BadCall::Params)?;
-        let key = match method {
-            Method::Complete => "ref",
-            Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",
-            _ => "name",
-        };
+        let key = key(method);
         let ([named, arguments, meta], others) = pick(line, index, params, [key, "arguments", "_meta"])?;
         let (target, reference) = match (method, named) {
             (Method::Complete, Some(reference)) => (referred(line, reference)?, Some(reference)),
             (Method::Complete, None) => return Err(BadCall::Reference),
             (_, Some(target)) if line[target.start as usize] == b'"' => (target, None),
             _ if key == "uri" => return Err(BadCall::Uri),
+            _ if key == "taskId" => return Err(BadCall::Task),
             _ => return Err(BadCall::Name),
         };
         let arguments = match arguments.map(|a| (a, line[a.start as usize])) {
@@ -138,14 +144,17 @@ impl Call {
         if meta.is_some_and(|m| line[m.start as usize] != b'{') {
             return Err(BadCall::Meta);
         }
-        let params = params.span;
-        let call = Self { method, line: line.clone(), params, target, reference, arguments, meta, others: others > 0 };
         let keys = meta.map(|meta| RequestMeta::read(meta.of(line))).unwrap_or_default();
-        match keys.progress_token {
-            _ if keys.twice => Err(BadCall::Duplicate),
-            Some([b'"' | b'-' | b'0'..=b'9', ..]) | None => Ok(call),
-            Some(_) => Err(BadCall::Token),
+        if keys.twice {
+            return Err(BadCall::Duplicate);
         }
+        let token = match keys.progress_token {
+            None => None,
+            Some(token @ [b'"' | b'-' | b'0'..=b'9', ..]) => Some(Span::within(line, token)),
+            Some(_) => return Err(BadCall::Token),
+        };
+        let (line, params, meta) = (line.clone(), params.span, meta.filter(|_| keys.passing));
+        Ok(Self { method, line, params, target, reference, arguments, meta, token, others: others > 0 })
     }
 
     /// Which request it is.
@@ -160,6 +169,7 @@ impl Call {
             Method::ToolsCall => Target::Tool,
             Method::PromptsGet => Target::Prompt,
             Method::Complete if self.reference.is_some_and(|r| is_prompt(r.of(&self.line))) => Target::Prompt,
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => Target::Task,
             _ => Target::Uri,
         }
     }
@@ -181,7 +191,7 @@ impl Call {
 
     /// The host's progress token, raw.
     pub fn progress_token(&self) -> Option<&[u8]> {
-        RequestMeta::read(self.meta?.of(&self.line)).progress_token
+        self.token.map(|token| token.of(&self.line))
     }
 
     /// What the host answers in this round, and the state that we gave it (MRT-3).
@@ -208,6 +218,10 @@ impl Call {
                 out.extend_from_slice(b"{\"uri\":");
                 out.extend_from_slice(native);
             }
+            (None, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => {
+                out.extend_from_slice(b"{\"taskId\":");
+                out.extend_from_slice(native);
+            }
             (None, _) => {
                 out.extend_from_slice(b"{\"name\":");
                 out.extend_from_slice(native);
@@ -220,6 +234,9 @@ impl Call {
         if self.others {
             self.push_others(out, leg);
         }
+        if leg.task {
+            push_member(out, b"task", b"{}");
+        }
         if let Some(input) = leg.input {
             for (key, value) in [("inputResponses", input.responses), ("requestState", input.state)] {
                 if let Some(value) = value {
@@ -227,7 +244,7 @@ impl Call {
                 }
             }
         }
-        if self.meta.is_some() || leg.modern.is_some() {
+        if self.meta.is_some() || leg.modern.is_some() || leg.token.is_some() {
             self.push_meta(out, leg);
         }
         out.push(b'}');
@@ -250,11 +267,7 @@ impl Call {
     }
 
     fn push_others(&self, out: &mut Vec<u8>, leg: &Leg<'_>) {
-        let target = match (self.reference, self.method) {
-            (Some(_), _) => "ref",
-            (None, Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe) => "uri",
-            (None, _) => "name",
-        };
+        let target = key(self.method);
         for entry in json::members(self.params.of(&self.line)) {
             let ours = [target, "arguments", "_meta"].iter().chain(&LEG_ONLY).any(|name| entry.is(name));
             let unknown = self.method == Method::Complete && !leg.context && entry.is("context");
@@ -289,6 +302,17 @@ impl Call {
     }
 }
 
+/// The member of the params that names the item.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
+const fn key(method: Method) -> &'static str {
+    match method {
+        Method::Complete => "ref",
+        Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => "taskId",
+        _ => "name",
+    }
+}
+
 fn push_member(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(key);
@@ -315,10 +339,7 @@ fn referred(line: &Bytes, reference: Span) -> Result<Span, BadCall> {
     };
     let mut found = json::members(raw).filter(|entry| entry.is(key));
     match (found.next(), found.next()) {
-        (Some(entry), None) if entry.value.starts_with(b"\"") => {
-            let start = entry.value.as_ptr() as usize - line.as_ptr() as usize;
-            Ok(Span { start: start as u32, end: (start + entry.value.len()) as u32 })
-        }
+        (Some(entry), None) if entry.value.starts_with(b"\"") => Ok(Span::within(line, entry.value)),
         (Some(_), Some(_)) => Err(BadCall::Duplicate),
         _ => Err(BadCall::Reference),
     }
@@ -359,7 +380,7 @@ mod tests {
     }
 
     fn leg(token: Option<u64>, modern: Option<Revision>, none: &Capabilities) -> Leg<'_> {
-        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true }
+        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true, task: false }
     }
 
     fn written(call: &Call, native: &str, leg: &Leg<'_>) -> String {
@@ -370,6 +391,20 @@ mod tests {
 
     fn down(params: &str, token: Option<u64>, modern: Option<Revision>) -> String {
         written(&read(params).unwrap(), r#""n""#, &leg(token, modern, &Capabilities::default()))
+    }
+
+    #[test]
+    fn tsk2_tsk7_a_task_is_named_and_a_call_made_one() {
+        let none = Capabilities::default();
+        let call = read_as(Method::TasksUpdate, r#"{"x":1,"inputResponses":{"k":{}},"taskId":"t1.A"}"#).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""t1.A""#[..], Target::Task));
+        let given = Leg { input: Some(call.input()), ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &given), r#"{"taskId":"n","x":1,"inputResponses":{"k":{}}}"#);
+        assert_eq!(read_as(Method::TasksGet, r#"{"taskId":7}"#).unwrap_err(), BadCall::Task);
+        let call = read(r#"{"name":"a","task":{"ttl":9},"arguments":{}}"#).unwrap();
+        assert_eq!(written(&call, r#""n""#, &leg(None, None, &none)), r#"{"name":"n","arguments":{}}"#);
+        let made = Leg { task: true, ..leg(None, None, &none) };
+        assert_eq!(written(&call, r#""n""#, &made), r#"{"name":"n","arguments":{},"task":{}}"#);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::version::{Era, Revision};
 
 /// The extension of MCP Apps.
 pub const UI: &str = "io.modelcontextprotocol/ui";
+/// The extension of tasks, of the modern era.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The capabilities of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,6 +32,8 @@ pub struct Capabilities {
     pub elicitation_url: bool,
     /// Its settings of [`UI`], raw, when it shows apps.
     pub ui: Option<Bytes>,
+    /// It takes tasks in place of results ([`TASKS`]).
+    pub tasks: bool,
 }
 
 impl Capabilities {
@@ -53,6 +57,7 @@ impl Capabilities {
             } else if entry.is("extensions") {
                 let ui = json::members(entry.value).find(|inner| inner.is(UI) && is_object(inner.value));
                 read.ui = ui.map(|ui| Bytes::copy_from_slice(ui.value));
+                read.tasks = has(TASKS);
             }
         }
         read
@@ -73,6 +78,7 @@ impl Capabilities {
             && at_most(self.elicitation_form, other.elicitation_form)
             && at_most(self.elicitation_url, other.elicitation_url)
             && (self.ui.is_none() || self.ui == other.ui)
+            && at_most(self.tasks, other.tasks)
     }
 
     /// Whether a server may ask anything at all.
@@ -122,9 +128,19 @@ impl Capabilities {
         } else if to >= Revision::V2025_06_18 && self.elicitation_form {
             out.extend_from_slice(br#""elicitation":{},"#);
         }
-        if let Some(ui) = &self.ui {
-            out.extend_from_slice(format!(r#""extensions":{{"{UI}":"#).as_bytes());
-            out.extend_from_slice(ui);
+        // Other extensions are not bridged, so they are not offered (EXT-2).
+        let tasks = self.tasks && modern;
+        if self.ui.is_some() || tasks {
+            out.extend_from_slice(br#""extensions":{"#);
+            if let Some(ui) = &self.ui {
+                out.extend_from_slice(format!(r#""{UI}":"#).as_bytes());
+                out.extend_from_slice(ui);
+                out.push(b',');
+            }
+            if tasks {
+                out.extend_from_slice(format!(r#""{TASKS}":{{}},"#).as_bytes());
+            }
+            out.pop();
             out.extend_from_slice(b"},");
         }
         if out.len() > open + 1 {
@@ -195,6 +211,20 @@ mod tests {
             modern(r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#),
             r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#
         );
+    }
+
+    #[test]
+    fn tsk3_tsk10_ext2_tasks_are_declared_to_modern_servers_alone_and_no_other_extension_is() {
+        let raw = r#"{"tasks":{"requests":{}},"extensions":{"io.modelcontextprotocol/tasks":{"x":1},"acme/x":{},"io.modelcontextprotocol/ui":{}}}"#;
+        assert_eq!(
+            told(raw, Revision::V2026_07_28),
+            r#"{"extensions":{"io.modelcontextprotocol/ui":{},"io.modelcontextprotocol/tasks":{}}}"#
+        );
+        assert_eq!(told(raw, Revision::V2025_11_25), r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#);
+        let alone = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+        assert_eq!(told(alone, Revision::V2026_07_28), alone);
+        assert_eq!(told(alone, Revision::V2025_11_25), "{}");
+        assert_eq!(told(r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, Revision::V2026_07_28), "{}");
     }
 
     #[test]

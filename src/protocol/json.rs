@@ -32,6 +32,12 @@ impl Span {
     pub fn of(self, text: &[u8]) -> &[u8] {
         &text[self.range()]
     }
+
+    /// Where `part` stands in `text`, of which it is a slice.
+    pub fn within(text: &[u8], part: &[u8]) -> Self {
+        let start = part.as_ptr() as usize - text.as_ptr() as usize;
+        Self { start: start as u32, end: (start + part.len()) as u32 }
+    }
 }
 
 /// A member of the outermost object or of an object directly below it.
@@ -86,18 +92,26 @@ pub enum Root {
     Other,
 }
 
+/// Room for the members of a message of usual size.
+const USUAL: usize = 16;
+
 /// The members of a message, down to the second level. Reused from message to message.
-#[derive(Default)]
 pub struct Index {
     members: Vec<Member>,
     stack: Vec<u8>,
     root: Root,
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Index {
     /// An empty index.
     pub fn new() -> Self {
-        Self::default()
+        Self { members: Vec::with_capacity(USUAL), stack: Vec::new(), root: Root::Other }
     }
 
     /// All members in the order of the text.
@@ -439,20 +453,23 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
     /// Where the value stands in the text that was walked.
     pub at: usize,
+    /// Whether the key has escapes.
+    escaped: bool,
 }
 
 impl Entry<'_> {
     /// Whether its key, escapes resolved, is `name`.
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
-        key_is(self.key, memchr::memchr(b'\\', self.key).is_some(), name)
+        key_is(self.key, self.escaped, name)
     }
 
     /// Its key as text, or `None` where that is no Unicode text.
     pub fn name(&self) -> Option<Cow<'_, str>> {
-        if memchr::memchr(b'\\', self.key).is_none() {
-            std::str::from_utf8(self.key).ok().map(Cow::Borrowed)
-        } else {
+        if self.escaped {
             unescape(self.key).map(Cow::Owned)
+        } else {
+            std::str::from_utf8(self.key).ok().map(Cow::Borrowed)
         }
     }
 }
@@ -471,11 +488,12 @@ pub fn members(object: &[u8]) -> impl Iterator<Item = Entry<'_>> {
         if object.get(at) != Some(&b'"') {
             return None;
         }
-        let key_end = string_end(object, at);
+        let mut strings = Strings::default();
+        let key_end = string(object, at, &mut strings).map_or(object.len(), NonZeroUsize::get);
         let key = &object[at + 1..key_end - 1];
         let start = skip_space(object, skip_space(object, key_end) + 1);
         at = value_end(object, start);
-        Some(Entry { key, value: &object[start..at], at: start })
+        Some(Entry { key, value: &object[start..at], at: start, escaped: strings.escaped })
     })
 }
 

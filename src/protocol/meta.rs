@@ -21,6 +21,8 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Which `subscriptions/listen` a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Which task of the legacy era something belongs to.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// The token under which a request wants progress.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
@@ -42,6 +44,8 @@ pub struct RequestMeta<'a> {
     pub log_level: Option<&'a [u8]>,
     /// One of them stands twice (E-23).
     pub twice: bool,
+    /// Whether others stand beside them, of which some may pass.
+    pub passing: bool,
 }
 
 impl<'a> RequestMeta<'a> {
@@ -58,6 +62,7 @@ impl<'a> RequestMeta<'a> {
             } else if entry.is(LOG_LEVEL) {
                 &mut read.log_level
             } else {
+                read.passing |= !entry.is(CLIENT_INFO);
                 continue;
             };
             read.twice |= known.replace(entry.value).is_some();
@@ -94,11 +99,14 @@ fn push(out: &mut Vec<u8>, entry: &Entry<'_>) {
 /// invalid `traceparent` does not, and `tracestate` means nothing without it. `baggage` may hold anything and is
 /// meant for whoever is trusted with it, which no server is marked as.
 pub fn push_passing_down(out: &mut Vec<u8>, meta: &[u8]) {
-    let mut parents = json::members(meta).filter(|entry| entry.is(TRACE_PARENT));
-    let traced = matches!((parents.next(), parents.next()), (Some(parent), None) if is_trace_parent(parent.value));
+    // Looked for once something of a trace is there.
+    let is_traced = || {
+        let mut parents = json::members(meta).filter(|entry| entry.is(TRACE_PARENT));
+        matches!((parents.next(), parents.next()), (Some(parent), None) if is_trace_parent(parent.value))
+    };
     for entry in json::members(meta).filter(passes) {
         let of_trace = entry.is(TRACE_PARENT) || entry.is(TRACE_STATE);
-        if entry.is(BAGGAGE) || (of_trace && !(traced && entry.value.starts_with(b"\""))) {
+        if entry.is(BAGGAGE) || (of_trace && !(entry.value.starts_with(b"\"") && is_traced())) {
             continue;
         }
         push(out, &entry);

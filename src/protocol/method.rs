@@ -89,6 +89,16 @@ methods! {
     ElicitComplete = "notifications/elicitation/complete",
     /// A listen stream is open, and for what.
     Acknowledged = "notifications/subscriptions/acknowledged",
+    /// Where a task stands.
+    TasksGet = "tasks/get",
+    /// Answers what a task asks (modern).
+    TasksUpdate = "tasks/update",
+    /// Ends a task.
+    TasksCancel = "tasks/cancel",
+    /// What came of a task (legacy).
+    TasksResult = "tasks/result",
+    /// Where a task stands now (modern).
+    TaskChanged = "notifications/tasks",
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Off the common path: only results that hold such a thing come here.
 
 use crate::protocol::json::{self, Entry};
-use crate::protocol::meta::SERVER_INFO;
+use crate::protocol::meta::{RESERVED, SERVER_INFO};
 use crate::protocol::reply::ResultSpans;
 use crate::protocol::version::{Era, Revision};
 
@@ -70,6 +70,34 @@ pub(super) fn result(line: &[u8], spans: &ResultSpans, revision: Revision) -> Ve
     out.pop();
     out.push(b'}');
     out
+}
+
+/// A raw result of a call inside of another result, for a modern host; `None` when it passes as it is.
+pub(super) fn inner(whole: &[u8]) -> Option<Vec<u8>> {
+    let find = |name| json::members(whole).find(|entry| entry.is(name)).map(|entry| entry.value);
+    let structured = find("structuredContent").filter(|_| find("content").is_none());
+    let is_foreign = |entry: &Entry<'_>| entry.name().is_some_and(|name| name.starts_with(RESERVED));
+    if structured.is_none() && !find("_meta").is_some_and(|meta| json::members(meta).any(|entry| is_foreign(&entry))) {
+        return None;
+    }
+    let mut out = b"{".to_vec();
+    if structured.is_some() {
+        out.extend_from_slice(b"\"content\":");
+        push_content(&mut out, b"[]", structured, Revision::LATEST_MODERN);
+        out.push(b',');
+    }
+    for entry in json::members(whole) {
+        if entry.is("_meta") {
+            push_meta(&mut out, &entry, false);
+        } else {
+            member(&mut out, entry.key, entry.value);
+        }
+    }
+    if out.last() == Some(&b',') {
+        out.pop();
+    }
+    out.push(b'}');
+    Some(out)
 }
 
 /// The content of a prompt's message, raw.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::gateway::{Failure, Gateway, Offers};
 use crate::ident::Kind;
-use crate::protocol::capability::{Capabilities, UI};
+use crate::protocol::capability::{Capabilities, TASKS, UI};
 use crate::protocol::json::{self, Index};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
@@ -31,7 +31,9 @@ fn agree(params: &[u8]) -> Option<Revision> {
 /// What a host declares in the raw params of `initialize`.
 fn capabilities(params: &[u8]) -> Capabilities {
     let declared = json::members(params).find(|entry| entry.is("capabilities"));
-    declared.map(|declared| Capabilities::read(declared.value)).unwrap_or_default()
+    let declared = declared.map(|declared| Capabilities::read(declared.value)).unwrap_or_default();
+    // Of the modern era, where each request says it (TSK-9).
+    Capabilities { tasks: false, ..declared }
 }
 
 /// What an `initialize` agreed on.
@@ -95,8 +97,12 @@ pub(super) fn push_offers(text: &mut String, offers: &Offers, revision: Revision
     if offers.logging {
         members.push(r#""logging":{}"#.to_owned());
     }
-    if let Some(settings) = offers.ui.as_ref().filter(|_| ui) {
-        members.push(format!(r#""extensions":{{"{UI}":{}}}"#, String::from_utf8_lossy(settings)));
+    let ui = offers.ui.as_ref().filter(|_| ui).map(|ui| format!(r#""{UI}":{}"#, String::from_utf8_lossy(ui)));
+    let tasks = (offers.tasks && revision.era() == Era::Modern).then(|| format!(r#""{TASKS}":{{}}"#));
+    // No other extension is bridged, so none is offered (EXT-2).
+    let extensions: Vec<_> = ui.into_iter().chain(tasks).collect();
+    if !extensions.is_empty() {
+        members.push(format!(r#""extensions":{{{}}}"#, extensions.join(",")));
     }
     text.push('{');
     text.push_str(&members.join(","));

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::legacy::{push_instructions, push_offers, quoted};
+use super::write;
 use crate::caller::Caller;
-use crate::gateway::{Failure, Offers};
+use crate::gateway::{Failure, Offers, TaskState};
 use crate::ident::Kind;
 use crate::protocol::json::{self, Index};
 use crate::protocol::level::LogLevel;
@@ -69,32 +70,44 @@ pub(super) struct Listen {
     kinds: Vec<Kind>,
     /// The resources it asked for, in its own spelling.
     pub(super) resources: Vec<String>,
+    /// The tasks it asked for, by the ids that we gave it.
+    pub(super) tasks: Vec<String>,
 }
 
-/// Resources of one stream, at most (OBS-3).
-const MAX_RESOURCES: usize = 1024;
+/// The single things of a stream that are told of.
+#[derive(Debug, Default)]
+pub(super) struct Honoured {
+    pub(super) resources: Vec<String>,
+    pub(super) tasks: Vec<String>,
+}
+
+/// Resources and tasks of one stream, at most (OBS-3).
+const MAX_SINGLES: usize = 1024;
 
 impl Listen {
-    /// Reads the raw params of `subscriptions/listen`; what is not served is left out of the answer (SUB-5).
-    pub(super) fn read(id: Bytes, params: &[u8]) -> Result<Self, Failure> {
+    /// Reads the raw params of `subscriptions/listen`; what is not served is left out of the answer (SUB-5). Tasks are
+    /// for hosts that take them (TSK-3).
+    pub(super) fn read(id: Bytes, params: &[u8], caller: &Caller) -> Result<Self, Failure> {
         let filter = json::members(params)
             .find(|entry| entry.is("notifications"))
             .filter(|entry| entry.value.starts_with(b"{"))
             .ok_or_else(|| Failure::bad_params("params.notifications must be an object"))?;
-        let mut listen = Self { id, kinds: Vec::new(), resources: Vec::new() };
+        let mut listen = Self { id, kinds: Vec::new(), resources: Vec::new(), tasks: Vec::new() };
         for entry in json::members(filter.value) {
             let kind = KINDS.iter().find(|(_, _, word)| entry.is(word)).map(|(kind, ..)| *kind);
             if let Some(kind) = kind.filter(|kind| entry.value == b"true" && !listen.kinds.contains(kind)) {
                 listen.kinds.push(kind);
             } else if entry.is("resourceSubscriptions") && entry.value.starts_with(b"[") {
-                let uris = json::elements(entry.value).filter_map(json::text_of).map(Cow::into_owned);
-                listen.resources.extend(uris.take(MAX_RESOURCES + 1));
-                listen.resources.sort();
-                listen.resources.dedup();
+                push_texts(&mut listen.resources, entry.value);
+            } else if entry.is("taskIds") {
+                if !caller.capabilities.tasks {
+                    return Err(Failure::undeclared_tasks());
+                }
+                push_texts(&mut listen.tasks, entry.value);
             }
         }
-        if listen.resources.len() > MAX_RESOURCES {
-            return Err(Failure::limit("Too many resources for one listen stream"));
+        if listen.resources.len() + listen.tasks.len() > MAX_SINGLES {
+            return Err(Failure::limit("Too many resources and tasks for one listen stream"));
         }
         Ok(listen)
     }
@@ -102,6 +115,11 @@ impl Listen {
     /// Leaves out the kinds that are not offered.
     pub(super) fn honour(&mut self, offers: &Offers) {
         self.kinds.retain(|&kind| offers.of(kind) == Some(true));
+    }
+
+    /// Whether it is about anything single, which must be asked of a server first.
+    pub(super) fn has_singles(&self) -> bool {
+        !self.resources.is_empty() || !self.tasks.is_empty()
     }
 
     /// Whether it is about the lists of this kind.
@@ -120,13 +138,15 @@ impl Listen {
         out
     }
 
-    /// The first message of the stream: what is honoured, of single resources those given here (SUB-3).
-    pub(super) fn acknowledged(&self, resources: &[String]) -> Vec<u8> {
+    /// The first message of the stream: what is honoured, of single things those given here (SUB-3).
+    pub(super) fn acknowledged(&self, singles: &Honoured) -> Vec<u8> {
         let kinds = KINDS.iter().filter(|(kind, ..)| self.kinds.contains(kind));
         let mut honoured: Vec<_> = kinds.map(|(_, _, word)| format!("\"{word}\":true")).collect();
-        if !resources.is_empty() {
-            let uris: Vec<_> = resources.iter().map(|uri| quoted(uri)).collect();
-            honoured.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+        for (word, names) in [("resourceSubscriptions", &singles.resources), ("taskIds", &singles.tasks)] {
+            if !names.is_empty() {
+                let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+                honoured.push(format!("\"{word}\":[{}]", names.join(",")));
+            }
         }
         let filter = format!("\"notifications\":{{{}}},", honoured.join(","));
         self.tagged("subscriptions/acknowledged", &filter)
@@ -142,6 +162,18 @@ impl Listen {
         self.tagged("resources/updated", &format!("\"uri\":{},", quoted(uri)))
     }
 
+    /// Tells where a task stands now.
+    pub(super) fn task(&self, state: &TaskState) -> Vec<u8> {
+        let mut out = br#"{"jsonrpc":"2.0","method":"notifications/tasks","params":{"#.to_vec();
+        write::task(&mut out, state);
+        out.extend_from_slice(b"\"_meta\":{");
+        out.extend_from_slice(&state.meta);
+        out.extend_from_slice(format!("\"{SUBSCRIPTION_ID}\":").as_bytes());
+        out.extend_from_slice(&self.id);
+        out.extend_from_slice(b"}}}");
+        out
+    }
+
     /// The result that ends it (SUB-12).
     pub(super) fn ended(&self) -> Vec<u8> {
         let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
@@ -153,6 +185,13 @@ impl Listen {
         out.extend_from_slice(b"}}}");
         out
     }
+}
+
+/// Appends the texts of a raw array, each once, and one more than may be at most.
+fn push_texts(out: &mut Vec<String>, array: &[u8]) {
+    out.extend(json::elements(array).filter_map(json::text_of).map(Cow::into_owned).take(MAX_SINGLES + 1));
+    out.sort();
+    out.dedup();
 }
 
 /// The kinds that have lists of their own, the method that tells of their changes and the member that asks for it.
@@ -194,17 +233,20 @@ mod tests {
 
     #[test]
     fn sub3_sub4_a_stream_is_named_by_the_raw_id_of_its_request() {
+        let caller = Caller::stdio(Revision::LATEST_MODERN);
         let mut listen = Listen::read(
             Bytes::from_static(b"\"L-1\""),
             br#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}"#,
+            &caller,
         )
         .unwrap();
         listen.honour(&Offers { tools: Some(true), ..Offers::default() });
         assert_eq!(
-            String::from_utf8(listen.acknowledged(&["x:2".to_owned()])).unwrap(),
+            String::from_utf8(listen.acknowledged(&Honoured { resources: vec!["x:2".to_owned()], tasks: vec![] }))
+                .unwrap(),
             r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:2"]},"_meta":{"io.modelcontextprotocol/subscriptionId":"L-1"}}}"#
         );
         assert!(listen.wants(Kind::Tool) && !listen.wants(Kind::Prompt) && !listen.wants(Kind::Template));
-        assert!(Listen::read(Bytes::new(), b"{}").is_err());
+        assert!(Listen::read(Bytes::new(), b"{}", &caller).is_err());
     }
 }

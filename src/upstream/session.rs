@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
 use super::legacy::Opened;
-use super::modern::{self, Listen, modern_meta};
+use super::modern::{self, Honoured, Listen, modern_meta};
 use super::subscribed::Subscribed;
 use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
@@ -341,7 +341,7 @@ impl Session {
             return self.session_request(known, line, index, params, revision, reply);
         }
         // Known to no era, or not as a request of this one.
-        let work = attempt!(attempt!(Work::read(known, line, index, params)).ok_or_else(unknown));
+        let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unknown));
         let caller = match meta {
             Some(meta) => attempt!(modern::caller(Caller::stdio(revision), &meta, revision)),
             None => self.legacy_caller(revision),
@@ -471,7 +471,7 @@ impl Session {
 
     /// Opens a stream. Its request stays without an answer until the stream ends.
     fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
-        let mut listen = Listen::read(reply.id.clone(), params)?;
+        let mut listen = Listen::read(reply.id.clone(), params, caller)?;
         listen.honour(&self.gateway.offers(PROFILE));
         let listen = Arc::new(listen);
         let closed = self.closed.child_token();
@@ -479,28 +479,28 @@ impl Session {
         if state.listens.len() >= MAX_LISTENS {
             return Err(Failure::limit("Too many listen streams"));
         }
-        let early = (!listen.resources.is_empty()).then(BTreeSet::new);
+        let early = listen.has_singles().then(BTreeSet::new);
         let (caller_of, told) = (caller.clone(), self.gateway.seen(caller));
         let stream = Stream { listen: Arc::clone(&listen), caller: caller_of, told, early, closed: closed.clone() };
         state.listens.push(stream);
-        if listen.resources.is_empty() {
+        if !listen.has_singles() {
             // Under the lock, so that no change is told before it.
-            self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&[])));
+            self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&Honoured::default())));
             return Ok(());
         }
         drop(state);
         let (session, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
-            closed.run_until_cancelled(session.tell_resources(&listen, &caller)).await;
+            closed.run_until_cancelled(session.tell_singles(&listen, &caller)).await;
         });
         Ok(())
     }
 
-    /// Subscribes to the resources of a stream, says to which, and tells of them. What is known when the time is over
-    /// is said; what comes later is told all the same.
-    async fn tell_resources(&self, listen: &Listen, caller: &Caller) {
+    /// Subscribes to the resources and tasks of a stream, says to which, and tells of them. What is known when the time is
+    /// over is said; what comes later is told all the same.
+    async fn tell_singles(&self, listen: &Listen, caller: &Caller) {
         let updates = Arc::new(Updates::default());
-        let (held, honoured) = subscribe_all(&self.gateway, &listen.resources, caller, &updates, ACK).await;
+        let (held, honoured) = subscribe_all(&self.gateway, listen, caller, &updates, ACK).await;
         {
             let mut state = self.state();
             // Under the lock, so that no change is told before it.
@@ -511,9 +511,16 @@ impl Session {
             }
         }
         loop {
-            for uri in updates.next().await {
-                self.outbox.room().await;
-                self.outbox.send(|out| out.extend_from_slice(&listen.updated(&uri)));
+            tokio::select! {
+                uris = updates.next() => for uri in uris {
+                    self.outbox.room().await;
+                    self.outbox.send(|out| out.extend_from_slice(&listen.updated(&uri)));
+                },
+                tasks = updates.next_tasks() => for (id, state) in tasks {
+                    let Some(state) = self.gateway.task_news(&id, caller, &state) else { continue };
+                    self.outbox.room().await;
+                    self.outbox.send(|out| out.extend_from_slice(&listen.task(&state)));
+                },
             }
             let _ = &held;
         }

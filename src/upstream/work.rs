@@ -4,6 +4,7 @@
 //! (`initialize`, `server/discover`, listen streams, levels, subscriptions) they serve themselves.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
+use super::modern::{Honoured, Listen};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Held, ItemList, Outcome, Seen, Updates};
 use crate::ident::Kind;
@@ -18,12 +20,15 @@ use crate::protocol::call::Call;
 use crate::protocol::json::Index;
 use crate::protocol::message::{Part, pick};
 use crate::protocol::method::Method;
+use crate::protocol::version::Era;
 use crate::transport::upward::{Happening, Upward};
 
 /// A request that the gateway serves, the same in both eras.
 pub(super) enum Work {
     /// It names an item.
     Call(Call),
+    /// It is about a task of a modern server.
+    Task(Call),
     /// A list, from the cursor on (a raw string of ours).
     List(Kind, Option<Bytes>),
 }
@@ -40,6 +45,7 @@ impl Work {
     /// Reads a request; nothing for a method that is served elsewhere or not at all.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most methods are served elsewhere")]
     pub(super) fn read(
+        era: Era,
         method: Method,
         line: &Bytes,
         index: &Index,
@@ -49,6 +55,11 @@ impl Work {
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
                 let call = Call::read(method, line, index, params).map_err(Failure::bad_call)?;
                 return Ok(Some(Self::Call(call)));
+            }
+            // In the legacy era the words mean something else, which is not offered to hosts (TSK-6).
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel if era == Era::Modern => {
+                let call = Call::read(method, line, index, params).map_err(Failure::bad_call)?;
+                return Ok(Some(Self::Task(call)));
             }
             Method::ToolsList => Kind::Tool,
             Method::PromptsList => Kind::Prompt,
@@ -62,7 +73,7 @@ impl Work {
     /// How much of the host's messages it holds.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::Call(call) => call.size(),
+            Self::Call(call) | Self::Task(call) => call.size(),
             Self::List(..) => 0,
         }
     }
@@ -71,7 +82,7 @@ impl Work {
     pub(super) fn progress_token(&self) -> Option<Bytes> {
         match self {
             Self::Call(call) => call.progress_token().map(Bytes::copy_from_slice),
-            Self::List(..) => None,
+            Self::Task(_) | Self::List(..) => None,
         }
     }
 
@@ -106,6 +117,11 @@ impl Work {
         match self {
             Self::Call(call) => {
                 let outcome = gateway.call(call, caller, Arc::clone(upward)).await?;
+                Ok(Done::Outcome(call.method(), outcome))
+            }
+            Self::Task(call) => {
+                // Rare and large: on the heap, so that every call is not as large as the rarest.
+                let outcome = Box::pin(gateway.task(call, caller, Arc::clone(upward))).await?;
                 Ok(Done::Outcome(call.method(), outcome))
             }
             Self::List(kind, cursor) => gateway.list(*kind, caller, cursor.as_deref()).await.map(Done::List),
@@ -148,17 +164,22 @@ pub(super) fn changed(
     kinds.into_iter().filter_map(|(kind, is_new)| is_new.then_some(kind))
 }
 
-/// Subscribes to all of these resources, as far as they are told of within the time; answers what is held and which.
+/// Subscribes to all resources and tasks of a stream, as far as they are told of within the time; answers what is held
+/// and which.
 pub(super) async fn subscribe_all(
     gateway: &Gateway,
-    resources: &[String],
+    listen: &Listen,
     caller: &Caller,
     updates: &Arc<Updates>,
     limit: Duration,
-) -> (Vec<Held>, Vec<String>) {
-    let asked = resources.iter().map(|uri| Some(Box::pin(gateway.subscribe(uri, caller, updates))));
+) -> (Vec<Held>, Honoured) {
+    type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Held>, Failure>> + Send + 'a>>;
+    let Listen { resources, tasks, .. } = listen;
+    let of_resource = |uri| Some(Box::pin(gateway.subscribe(uri, caller, updates)) as Asking<'_>);
+    let of_task = |id| Some(Box::pin(gateway.watch_task(id, caller, updates)) as Asking<'_>);
+    let asked = resources.iter().map(|uri| of_resource(uri)).chain(tasks.iter().map(|id| of_task(id)));
     let mut asked: Vec<_> = asked.collect();
-    let mut found: Vec<Option<Held>> = resources.iter().map(|_| None).collect();
+    let mut found: Vec<Option<Held>> = asked.iter().map(|_| None).collect();
     // All at once, so that a server hears of all its resources together and no server waits for another.
     let all = poll_fn(|cx| {
         let mut open = false;
@@ -176,6 +197,12 @@ pub(super) async fn subscribe_all(
     });
     let _ = timeout_at(Instant::now() + limit, all).await;
     drop(asked);
-    let held = resources.iter().zip(found).filter_map(|(uri, held)| Some((held?, uri.clone())));
-    held.unzip()
+    let of_tasks = found.split_off(resources.len());
+    let given = |names: &[String], found: Vec<Option<Held>>| -> (Vec<Held>, Vec<String>) {
+        names.iter().zip(found).filter_map(|(name, held)| Some((held?, name.clone()))).unzip()
+    };
+    let (mut held, resources) = given(resources, found);
+    let (more, tasks) = given(tasks, of_tasks);
+    held.extend(more);
+    (held, Honoured { resources, tasks })
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::convert;
 use super::work::Done;
-use crate::gateway::{Failure, ItemList, Outcome};
+use crate::gateway::{Failure, ItemList, Outcome, TaskState};
 use crate::ident::Kind;
 use crate::protocol::json::{self, Span};
 use crate::protocol::message::Field;
@@ -147,6 +147,15 @@ pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, method
             server_error(out, &answer.reply.line, error);
             out.bytes().push(b'}');
         }
+        Outcome::Task(state) => {
+            open(out, id, "result");
+            let out = out.bytes();
+            out.extend_from_slice(format!("{{\"resultType\":\"{}\",", state.kind).as_bytes());
+            task(out, state);
+            out.extend_from_slice(b"\"_meta\":{");
+            out.extend_from_slice(&state.meta);
+            out.extend_from_slice(format!("\"{SERVER_INFO}\":{IMPLEMENTATION}}}}}}}").as_bytes());
+        }
         Outcome::Input(input) => {
             open(out, id, "result");
             let out = out.bytes();
@@ -156,6 +165,19 @@ pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, method
             out.extend_from_slice(&input.meta);
             out.extend_from_slice(format!("\"{SERVER_INFO}\":{IMPLEMENTATION}}}}}}}").as_bytes());
         }
+    }
+}
+
+/// The members of a task, each followed by a comma (TSK-2).
+pub(super) fn task(out: &mut Vec<u8>, state: &TaskState) {
+    out.extend_from_slice(&state.members);
+    if let Some(result) = &state.result {
+        out.extend_from_slice(b"\"result\":");
+        match convert::inner(result) {
+            Some(converted) => out.extend_from_slice(&converted),
+            None => out.extend_from_slice(result),
+        }
+        out.push(b',');
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) http: HttpSettings,
     pub(crate) keys: Option<Vec<ApiKey>>,
+    /// Its server is a modern one that makes tasks of calls.
+    pub(crate) tasks: bool,
 }
 
 /// A key: the principal's name and its secret.
@@ -51,7 +53,12 @@ impl Front {
         let mut world = World::new(vec![server("a")]);
         let mut changes = world.gateway.changes(0);
         let mut a = world.accept("a").await;
-        a.legacy(&["t"]).await;
+        if setup.tasks {
+            let tasks = json!({"io.modelcontextprotocol/tasks": {}});
+            a.modern_with(&["t"], json!({"tools": {"listChanged": true}, "extensions": tasks})).await;
+        } else {
+            a.legacy(&["t"]).await;
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mode = if setup.keys.is_some() { AuthMode::Keys } else { AuthMode::None };

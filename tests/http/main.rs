@@ -14,6 +14,7 @@ mod legacy;
 mod modern;
 mod outside;
 mod sse;
+mod tasks;
 mod tls;
 #[path = "../middle/world.rs"]
 #[allow(dead_code, reason = "the middle boundary uses the rest")]

@@ -150,6 +150,7 @@ class World:
             ("everything", "get-resource-links"): {"count": 3},
             ("everything", "get-sum"): {"a": 1.5, "b": 1e21},
             ("everything", "gzip-file-as-resource"): {"data": "data:text/plain;base64,aGVsbG8="},
+            ("everything", "simulate-research-query"): {"topic": "tides"},
             ("everything", "trigger-long-running-operation"): {"duration": 0.4, "steps": 2},
             ("files", "read_file"): {"path": notes},
             ("files", "read_text_file"): {"path": str(self.repo / "README.md"), "head": 2},

@@ -173,8 +173,13 @@ impl End {
 
     /// Plays a modern server up to its first list; answers with the request of the stream that is opened to it.
     pub(crate) async fn modern(&mut self, tools: &[&str]) -> Value {
+        self.modern_with(tools, json!({"tools": {"listChanged": true}})).await
+    }
+
+    /// The same with other capabilities.
+    pub(crate) async fn modern_with(&mut self, tools: &[&str], capabilities: Value) -> Value {
         let probe = self.expect("server/discover").await;
-        let result = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+        let result = json!({"supportedVersions": ["2026-07-28"], "capabilities": capabilities,
             "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
         self.result(&probe, result).await;
         let mut listen = None;

@@ -21,5 +21,6 @@ mod lists;
 mod progress;
 mod sights;
 mod streams;
+mod tasks;
 mod told;
 mod world;

@@ -12,5 +12,6 @@ mod fake;
 mod headers;
 mod probe;
 mod sessions;
+mod tasks;
 mod tls;
 mod world;

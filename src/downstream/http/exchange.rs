@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use tokio::time::{sleep, timeout};
 
 use super::super::Fault;
@@ -17,7 +17,7 @@ use super::super::connection::Connection;
 use super::super::held::Intake;
 use super::super::receive::Receiver;
 use super::pool::Answer;
-use super::{EVENTS, Http, JSON, LAST_EVENT, SESSION, compression, is_type};
+use super::{EVENTS, Head, Http, JSON, LAST_EVENT, SESSION, compression, is_type};
 use crate::protocol::code;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::{Message, own_id};
@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_secs(2);
 /// What is asked.
 pub(in crate::downstream) struct Ask {
     pub(in crate::downstream) method: Method,
-    pub(in crate::downstream) headers: HeaderMap,
+    pub(in crate::downstream) head: Head,
     pub(in crate::downstream) body: Bytes,
     /// A server that is busy may be waited for so long.
     pub(in crate::downstream) patience: Duration,
@@ -57,7 +57,7 @@ pub(in crate::downstream) async fn exchange(
     ask: Ask,
 ) -> Result<(), Fault> {
     let mut exchange = Exchange { receiver: Receiver::new(connection, Some(id)), http, id, ask };
-    let answer = match exchange.http.post(&exchange.ask.headers, exchange.ask.body.clone()).await {
+    let answer = match exchange.http.post(&exchange.ask.head, exchange.ask.body.clone()).await {
         Ok(answer) => answer,
         Err(not_sent) => {
             let unreachable = not_sent.is_unreachable();
@@ -198,7 +198,7 @@ impl Exchange {
             resumes.count += 1;
             sleep(reader.retry().unwrap_or(RESUME_AFTER).clamp(EARLIEST, LATEST)).await;
             let path = &self.http.path;
-            match self.http.pool.send(http::Method::GET, path, &headers, Bytes::new()).await {
+            match self.http.pool.send(http::Method::GET, path, headers.clone(), Bytes::new()).await {
                 Ok(answer) if answer.status().is_success() && is_type(answer.headers(), &EVENTS) => {
                     reader.restart();
                     return Ok(answer);
@@ -236,13 +236,13 @@ impl Exchange {
                 }
                 None => return Err(Fault::Unavailable { detail: format!("it answered {status}"), retry_after: after }),
             }
-            let sent = self.http.post(&self.ask.headers, self.ask.body.clone()).await;
+            let sent = self.http.post(&self.ask.head, self.ask.body.clone()).await;
             answer = sent.map_err(super::NotSent::fault)?;
         }
     }
 
     async fn error(&mut self, mut answer: Answer, status: StatusCode) -> Result<(), Fault> {
-        let in_session = self.ask.headers.contains_key(SESSION);
+        let in_session = self.http.is_in_session(&self.ask.head);
         let body = match compression(answer.headers()) {
             None => collect(self.connection(), &mut answer, MAX_REFUSAL).await.unwrap_or_default(),
             Some(_) => Bytes::new(),

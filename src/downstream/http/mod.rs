@@ -60,12 +60,31 @@ pub(super) struct Repeated<'a> {
     pub(super) params: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// What the headers of a message to the server depend on; they are made when it is sent.
+pub(super) struct Head {
+    revision: Revision,
+    method: Option<Method>,
+    /// Encoded, where a modern server is to see it.
+    name: Option<HeaderValue>,
+    params: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Head {
+    /// `revision` is what was agreed on, once it is; the method is none for an answer of ours.
+    pub(super) fn new(revision: Revision, method: Option<Method>, repeated: Repeated<'_>) -> Self {
+        let revision = if method == Some(Method::Discover) { Revision::LATEST_MODERN } else { revision };
+        let name = repeated.name.filter(|_| revision.era() == Era::Modern);
+        let name = name.and_then(json::text_of).map(|name| encode_name(&name));
+        Self { revision, method, name, params: repeated.params }
+    }
+}
+
 /// The way to one server.
 pub(super) struct Http {
     url: Url,
     path: PathAndQuery,
-    /// On every request.
-    base: HeaderMap,
+    /// On every request with a body.
+    base: Vec<(HeaderName, HeaderValue)>,
     pool: Arc<Pool>,
     /// What the server calls our legacy session.
     session: OnceLock<HeaderValue>,
@@ -89,20 +108,22 @@ impl Http {
         tls: Option<Arc<ClientConfig>>,
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, String> {
-        let mut base = HeaderMap::new();
-        base.insert(header::ACCEPT, EITHER);
-        base.insert(header::CONTENT_TYPE, JSON);
-        base.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        base.insert(header::USER_AGENT, HeaderValue::from_static(concat!("onegate/", env!("CARGO_PKG_VERSION"))));
+        let pool = Pool::new(&remote.url, tls, CancellationToken::new(), tasks.clone())?;
+        let mut base = vec![
+            (header::HOST, pool.authority().clone()),
+            (header::ACCEPT, EITHER),
+            (header::CONTENT_TYPE, JSON),
+            (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
+            (header::USER_AGENT, HeaderValue::from_static(concat!("onegate/", env!("CARGO_PKG_VERSION")))),
+        ];
         for (name, value) in &remote.headers {
             let mut value = HeaderValue::from_str(value.reveal())
                 .map_err(|_| format!("the value of its header {name} cannot be sent as one"))?;
             value.set_sensitive(true);
-            base.insert(name.clone(), value);
+            base.push((name.clone(), value));
         }
         let path = &remote.url[url::Position::BeforePath..url::Position::AfterQuery];
         let path = PathAndQuery::try_from(path).map_err(|_| "the path of its URL cannot be sent")?;
-        let pool = Pool::new(&remote.url, tls, CancellationToken::new(), tasks.clone())?;
         Ok(Arc::new(Self {
             url: remote.url.clone(),
             path,
@@ -132,25 +153,33 @@ impl Http {
         self.endpoint.get().is_some()
     }
 
-    /// The headers of a message to the server. `revision` is what was agreed on, once it is.
-    pub(super) fn headers(&self, revision: Revision, method: Option<Method>, repeated: Repeated<'_>) -> HeaderMap {
-        let mut headers = self.base.clone();
-        let revision = if method == Some(Method::Discover) { Revision::LATEST_MODERN } else { revision };
-        match (revision.era(), method) {
+    fn headers(&self, head: &Head) -> HeaderMap {
+        // Room for these, a revision, a method, a name and the length of the body.
+        let mut headers = HeaderMap::with_capacity(self.base.len() + head.params.len() + 4);
+        // Those of the operator come last and replace ours.
+        for (name, value) in &self.base {
+            headers.insert(name, value.clone());
+        }
+        match (head.revision.era(), head.method) {
             (_, Some(Method::Initialize)) => {}
             (Era::Modern, method) => {
-                headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
+                headers.insert(VERSION, HeaderValue::from_static(head.revision.as_str()));
                 if let Some(method) = method {
                     headers.insert(METHOD, HeaderValue::from_static(method.as_str()));
                 }
-                if let Some(name) = repeated.name.and_then(json::text_of) {
-                    headers.insert(NAME, encode_name(&name));
+                if let Some(name) = &head.name {
+                    headers.insert(NAME, name.clone());
                 }
-                headers.extend(repeated.params);
+                headers.extend(head.params.iter().cloned());
             }
-            (Era::Legacy, _) => self.of_session(&mut headers, revision),
+            (Era::Legacy, _) => self.of_session(&mut headers, head.revision),
         }
         headers
+    }
+
+    /// Whether it is sent in a legacy session.
+    fn is_in_session(&self, head: &Head) -> bool {
+        head.revision.era() == Era::Legacy && head.method != Some(Method::Initialize) && self.session.get().is_some()
     }
 
     fn of_session(&self, headers: &mut HeaderMap, revision: Revision) {
@@ -164,7 +193,7 @@ impl Http {
 
     /// The headers of a request without a body.
     fn bare_headers(&self, revision: Revision) -> HeaderMap {
-        let mut headers = self.base.clone();
+        let mut headers: HeaderMap = self.base.iter().cloned().collect();
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, EVENTS);
         self.of_session(&mut headers, revision);
@@ -172,27 +201,27 @@ impl Http {
     }
 
     /// Sends a message, following redirects within the origin (I-13, D081).
-    async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Answer, NotSent> {
+    async fn post(&self, head: &Head, body: Bytes) -> Result<Answer, NotSent> {
         let path = self.endpoint.get().unwrap_or(&self.path);
-        let answer = self.pool.send(http::Method::POST, path, headers, body.clone()).await?;
+        let answer = self.pool.send(http::Method::POST, path, self.headers(head), body.clone()).await?;
         if !answer.status().is_redirection() {
             return Ok(answer);
         }
-        Box::pin(self.redirected(answer, path.clone(), headers, body)).await
+        Box::pin(self.redirected(answer, path.clone(), head, body)).await
     }
 
     async fn redirected(
         &self,
         mut answer: Answer,
         mut path: PathAndQuery,
-        headers: &HeaderMap,
+        head: &Head,
         body: Bytes,
     ) -> Result<Answer, NotSent> {
         for _ in 0..HOPS {
             path = self.target(&answer, &path).map_err(NotSent::Redirect)?;
             // Its connection serves the next hop, when its body is there already.
             answer.is_over();
-            answer = self.pool.send(http::Method::POST, &path, headers, body.clone()).await?;
+            answer = self.pool.send(http::Method::POST, &path, self.headers(head), body.clone()).await?;
             if !answer.status().is_redirection() {
                 return Ok(answer);
             }
@@ -218,9 +247,9 @@ impl Http {
     }
 
     /// Sends a notification or an answer of ours, and sees it accepted (D082).
-    pub(super) async fn tell(&self, headers: &HeaderMap, body: Bytes) -> Result<(), Fault> {
+    pub(super) async fn tell(&self, head: &Head, body: Bytes) -> Result<(), Fault> {
         let sent = async {
-            let mut answer = self.post(headers, body).await?;
+            let mut answer = self.post(head, body).await?;
             let status = answer.status();
             answer.is_over();
             Ok::<_, NotSent>(status)
@@ -234,7 +263,7 @@ impl Http {
     }
 
     /// The same by itself. Beyond the bound it is dropped: nothing of ours that is no request must arrive.
-    pub(super) fn tell_soon(self: &Arc<Self>, headers: HeaderMap, body: Bytes) {
+    pub(super) fn tell_soon(self: &Arc<Self>, head: Head, body: Bytes) {
         let Ok(place) = Arc::clone(&self.notes).try_acquire_owned() else {
             tracing::debug!("too many notifications to a server are on their way; dropped");
             return;
@@ -242,7 +271,7 @@ impl Http {
         let http = Arc::clone(self);
         self.tasks.spawn(async move {
             // What the server does not take soon must not keep us when we stop.
-            if let Some(Err(fault)) = http.pool.until_closed(http.tell(&headers, body)).await {
+            if let Some(Err(fault)) = http.pool.until_closed(http.tell(&head, body)).await {
                 tracing::debug!(%fault, "a notification did not arrive");
             }
             drop(place);
@@ -258,7 +287,7 @@ impl Http {
     pub(super) async fn finish(&self, revision: Revision, pace: Pace, delete: bool) {
         if delete && self.session.get().is_some() && !self.is_sse() {
             let headers = self.bare_headers(revision);
-            let deleted = self.pool.send(http::Method::DELETE, &self.path, &headers, Bytes::new());
+            let deleted = self.pool.send(http::Method::DELETE, &self.path, headers, Bytes::new());
             // Not being able to costs the server a session that it will forget.
             let _ = timeout(pace.input.min(Duration::from_secs(2)), deleted).await;
         }

@@ -218,7 +218,9 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Kept {
-    idle: Vec<Lane>,
+    /// On the heap: they go in and out with each request.
+    #[expect(clippy::vec_box, reason = "what moves with each request is a pointer")]
+    idle: Vec<Box<Lane>>,
     shared: Option<Shared>,
     /// How many of those there were.
     shares: u64,
@@ -261,31 +263,25 @@ impl Pool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request and waits for the head of the answer. A kept connection that turns out to be closed before
-    /// anything was sent on it is no failure; nothing is sent twice but what an HTTP/2 server says that it did not take
-    /// (CON-7).
+    /// How a request line or a header names the server.
+    pub(super) fn authority(&self) -> &HeaderValue {
+        &self.authority
+    }
+
+    /// Sends a request and waits for the head of the answer; `headers` name the host. A kept connection that turns out
+    /// to be closed before anything was sent on it is no failure; nothing is sent twice but what an HTTP/2 server says
+    /// that it did not take (CON-7).
     pub(super) async fn send(
         self: &Arc<Self>,
         method: http::Method,
         path: &PathAndQuery,
-        headers: &HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, Lost> {
-        let make = |shared: bool| {
-            let mut request = Request::new(Full::new(body.clone()));
-            *request.method_mut() = method.clone();
-            *request.headers_mut() = headers.clone();
-            if shared {
-                let uri = Uri::builder().scheme(self.scheme).authority(self.authority.as_bytes());
-                *request.uri_mut() = uri.path_and_query(path.clone()).build().unwrap_or_default();
-                *request.version_mut() = http::Version::HTTP_2;
-            } else {
-                *request.uri_mut() = Uri::from(path.clone());
-                request.headers_mut().insert(header::HOST, self.authority.clone());
-            }
-            request
-        };
-        let mut request = None;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = Uri::from(path.clone());
+        *request.headers_mut() = headers;
         let mut tries = 0;
         loop {
             let (lane, shared) = {
@@ -296,7 +292,10 @@ impl Pool {
                 (lane, kept.shared.clone())
             };
             if let Some(mut shared) = shared {
-                let mut refused = match shared.send.try_send_request(make(true)).await {
+                // Another connection may speak HTTP/1.1.
+                let again = request.clone();
+                self.name_in_line(&mut request);
+                let mut refused = match shared.send.try_send_request(request).await {
                     Ok(response) => return Ok(Answer { response, lane: None, pool: Arc::clone(self) }),
                     Err(refused) => refused,
                 };
@@ -314,6 +313,7 @@ impl Pool {
                     let mut kept = self.kept();
                     kept.shared = kept.shared.take().filter(|current| current.number != shared.number);
                 }
+                request = again;
                 continue;
             }
             let fresh = lane.is_none();
@@ -324,26 +324,36 @@ impl Pool {
                     }
                     lane
                 }
-                None => match self.dial().await? {
+                // Rare and large: on the heap.
+                None => match Box::pin(self.dial()).await? {
                     Some(lane) => lane,
                     // It is shared now.
                     None => continue,
                 },
             };
-            match lane.ask(request.take().unwrap_or_else(|| make(false))).await {
+            match lane.ask(request).await {
                 Ok(response) => return Ok(Answer { response, lane: Some(lane), pool: Arc::clone(self) }),
                 // One that was just opened tells how all others would end.
                 Err(Refused { unsent: Some(_), why }) if fresh => {
                     return Err(Lost::Unreachable(format!("it closes connections at once: {why}")));
                 }
-                Err(Refused { unsent: Some(unsent), .. }) => request = Some(*unsent),
+                Err(Refused { unsent: Some(unsent), .. }) => request = *unsent,
                 Err(Refused { why, .. }) => return Err(broken(&why)),
             }
         }
     }
 
+    /// HTTP/2 names the server with the path instead of in a header.
+    fn name_in_line(&self, request: &mut Request<Out>) {
+        request.headers_mut().remove(header::HOST);
+        let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let uri = Uri::builder().scheme(self.scheme).authority(self.authority.as_bytes()).path_and_query(path);
+        *request.uri_mut() = uri.build().unwrap_or_default();
+        *request.version_mut() = http::Version::HTTP_2;
+    }
+
     /// Opens a connection: a lane, or the shared one.
-    async fn dial(self: &Arc<Self>) -> Result<Option<Lane>, Lost> {
+    async fn dial(self: &Arc<Self>) -> Result<Option<Box<Lane>>, Lost> {
         let opened = timeout(DIAL, self.open()).await;
         let unreachable = |why: &dyn std::fmt::Display| Lost::Unreachable(format!("it cannot be reached: {why}"));
         let stream = match opened {
@@ -369,7 +379,7 @@ impl Pool {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(READ_AHEAD);
         let (send, drive) = builder.handshake(io).await.map_err(|error| unreachable(&error))?;
-        Ok(Some(Lane { send, drive: Some(drive), good_until: Instant::now(), keep: IDLE }))
+        Ok(Some(Box::new(Lane { send, drive: Some(drive), good_until: Instant::now(), keep: IDLE })))
     }
 
     async fn open(&self) -> io::Result<Stream> {
@@ -409,7 +419,7 @@ impl Pool {
     }
 
     /// Takes back a connection whose answer was read to its end.
-    fn keep(self: &Arc<Self>, mut lane: Lane) {
+    fn keep(self: &Arc<Self>, mut lane: Box<Lane>) {
         if self.closed.is_cancelled() || !lane.is_ready() {
             return;
         }
@@ -488,7 +498,7 @@ where
 /// An answer whose body is still to be read.
 pub(super) struct Answer {
     response: Response<Incoming>,
-    lane: Option<Lane>,
+    lane: Option<Box<Lane>>,
     pool: Arc<Pool>,
 }
 

@@ -46,7 +46,7 @@ async fn keep_open(connection: &Arc<Connection>, http: &Arc<Http>, tried: onesho
             headers.insert(LAST_EVENT, last);
         }
         let opened = Instant::now();
-        let answer = http.pool.send(http::Method::GET, &http.path, &headers, Bytes::new()).await;
+        let answer = http.pool.send(http::Method::GET, &http.path, headers, Bytes::new()).await;
         drop(tried.take());
         match answer {
             Ok(answer) if answer.status().is_success() && is_type(answer.headers(), &EVENTS) => {
@@ -114,7 +114,7 @@ async fn read(
 /// end is the connection's.
 pub(in crate::downstream) async fn open_sse(connection: &Arc<Connection>, http: &Arc<Http>) -> Result<(), String> {
     let headers = http.bare_headers(connection.revision());
-    let asked = http.pool.send(http::Method::GET, &http.path, &headers, Bytes::new()).await;
+    let asked = http.pool.send(http::Method::GET, &http.path, headers, Bytes::new()).await;
     let answer = asked.map_err(|lost| super::NotSent::Lost(lost).fault().to_string())?;
     let status = answer.status();
     if !status.is_success() || !is_type(answer.headers(), &EVENTS) {

@@ -22,7 +22,7 @@ use super::seal::Seal;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
 use crate::downstream::{Answer, Fault, INPUT_LIMIT, Item, Pending, Server};
-use crate::ident::Principal;
+use crate::ident::{Principal, ServerKey};
 use crate::policy::Permit;
 use crate::protocol::call::{Call, Input as Given};
 use crate::protocol::capability::Capabilities;
@@ -35,6 +35,7 @@ use crate::transport::upward::{Ask, AskAnswer, Upward};
 use convert::{Question, question};
 pub use required::Input;
 use required::Required;
+pub(super) use required::questions;
 use state::{Kind, States};
 use suspended::{Suspended, Table};
 
@@ -424,24 +425,12 @@ impl Exchange<'_> {
     fn end(&self, answer: Answer, replays: u8) -> Result<Outcome, Failure> {
         match answer.reply.body {
             Body::Error(error) if error.code == code::MISSING_CAPABILITY && answer.era == Era::Modern => {
-                Err(self.missing(&answer, &error))
+                Err(missing(self.server.key(), self.caller.revision, self.declared, &answer, &error))
             }
             Body::Error(error) if error.code == code::URL_REQUIRED && answer.era == Era::Legacy && self.may_ask() => {
                 self.urls(answer, error, replays)
             }
             Body::Result(_) | Body::Error(_) => (self.finish)(answer),
-        }
-    }
-
-    /// A server wants what its request did not offer (CAP-8).
-    fn missing(&self, answer: &Answer, error: &ErrorSpans) -> Failure {
-        let data = error.data.map(|data| data.of(&answer.reply.line)).unwrap_or_default();
-        let required = json::members(data).find(|entry| entry.is("requiredCapabilities"));
-        match required.filter(|required| required.value.len() <= 4096) {
-            Some(required) if !Capabilities::read(required.value).is_within(self.declared) => {
-                Failure::missing_capability(self.server.key(), required.value, self.caller.revision)
-            }
-            _ => Failure::capability_withheld(self.server.key()),
         }
     }
 
@@ -474,6 +463,24 @@ impl Exchange<'_> {
         let entries = keys.iter().zip(urls).map(|(key, url)| (key.as_bytes(), Method::Elicit, Some(url)));
         let state = self.seal(Kind::Replay { round: replays + 1 });
         Ok(Outcome::Input(self.ask_with(entries, &state)))
+    }
+}
+
+/// A server wants what its request did not offer (CAP-8): the host is told which, when it did not declare it.
+pub(super) fn missing(
+    server: &ServerKey,
+    to: Revision,
+    declared: &Capabilities,
+    answer: &Answer,
+    error: &ErrorSpans,
+) -> Failure {
+    let data = error.data.map(|data| data.of(&answer.reply.line)).unwrap_or_default();
+    let required = json::members(data).find(|entry| entry.is("requiredCapabilities"));
+    match required.filter(|required| required.value.len() <= 4096) {
+        Some(required) if !Capabilities::read(required.value).is_within(declared) => {
+            Failure::missing_capability(server, required.value, to)
+        }
+        _ => Failure::capability_withheld(server),
     }
 }
 

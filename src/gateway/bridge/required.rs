@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::convert::Question;
+use super::convert::{Question, question};
 use crate::downstream::Answer;
 use crate::gateway::Failure;
 use crate::ident::ServerKey;
@@ -11,6 +11,7 @@ use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ResultSpans};
+use crate::protocol::version::Revision;
 
 /// Questions of one result, at most.
 const MAX_ENTRIES: usize = 32;
@@ -64,18 +65,7 @@ pub(super) fn read(
     for member in json::members(spans.whole.of(line)) {
         if member.is("inputRequests") && member.value.starts_with(b"{") {
             any = true;
-            for entry in json::members(member.value) {
-                let text = |name| {
-                    let found = json::members(entry.value).find(|inner| inner.is(name));
-                    found.map(|inner| line.slice_ref(inner.value))
-                };
-                let method = text("method").filter(|method| method.starts_with(b"\""));
-                let method = method.and_then(|method| Method::parse(&method[1..method.len() - 1]));
-                let params = text("params").filter(|params| params.starts_with(b"{"));
-                let method = method.filter(|method| declared.permit(*method, params.as_deref()).is_ok());
-                let method = method.ok_or_else(|| invalid("it asks for what this host did not declare"))?;
-                required.entries.push(Entry { key: line.slice_ref(entry.key), method, params });
-            }
+            required.entries.extend(entries(line, member.value, declared).map_err(invalid)?);
         } else if member.is("requestState") && member.value.starts_with(b"\"") {
             any = true;
             if member.value.len() > MAX_STATE {
@@ -94,10 +84,69 @@ pub(super) fn read(
     if !any {
         return Err(invalid("its resultType is input_required, and it asks nothing"));
     }
-    if required.entries.len() > MAX_ENTRIES {
-        return Err(invalid("it asks too many things at once"));
-    }
     Ok(required)
+}
+
+/// The questions of a raw `inputRequests`, a part of `line`; why it must not be passed otherwise.
+fn entries(line: &Bytes, requests: &[u8], declared: &Capabilities) -> Result<Vec<Entry>, &'static str> {
+    let mut entries = Vec::new();
+    for entry in json::members(requests) {
+        let text = |name| {
+            let found = json::members(entry.value).find(|inner| inner.is(name));
+            found.map(|inner| line.slice_ref(inner.value))
+        };
+        let method = text("method").filter(|method| method.starts_with(b"\""));
+        let method = method.and_then(|method| Method::parse(&method[1..method.len() - 1]));
+        let params = text("params").filter(|params| params.starts_with(b"{"));
+        let method = method.filter(|method| declared.permit(*method, params.as_deref()).is_ok());
+        let method = method.ok_or("it asks for what this host did not declare")?;
+        entries.push(Entry { key: line.slice_ref(entry.key), method, params });
+        if entries.len() > MAX_ENTRIES {
+            return Err("it asks too many things at once");
+        }
+    }
+    Ok(entries)
+}
+
+/// The raw `inputRequests` of a task, a part of `line`, as its host gets it (TSK-2).
+pub(in crate::gateway) fn questions(
+    line: &Bytes,
+    requests: &[u8],
+    server: &ServerKey,
+    declared: &Capabilities,
+    localise: impl Fn(Method, &[u8]) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, &'static str> {
+    let entries = entries(line, requests, declared)?;
+    let mut out = Vec::new();
+    let entries = entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
+    push_entries(&mut out, entries, |method, params| {
+        let localised = params.and_then(|params| localise(method, params));
+        // A modern host has a form for everything.
+        question(method, localised.as_deref().or(params), server, Revision::LATEST_MODERN)
+    });
+    Ok(out)
+}
+
+/// Appends the object of the questions under these raw keys, in the words that `question` finds for them.
+fn push_entries<'a>(
+    out: &mut Vec<u8>,
+    entries: impl Iterator<Item = (&'a [u8], Method, Option<&'a [u8]>)>,
+    question: impl Fn(Method, Option<&[u8]>) -> Question,
+) {
+    out.push(b'{');
+    for (n, (key, method, params)) in entries.enumerate() {
+        out.extend_from_slice(if n == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\":{\"method\":\"");
+        out.extend_from_slice(method.as_str().as_bytes());
+        out.push(b'"');
+        if let Question::Ask(Some(params)) = question(method, params) {
+            out.extend_from_slice(b",\"params\":");
+            out.extend_from_slice(&params);
+        }
+        out.push(b'}');
+    }
+    out.push(b'}');
 }
 
 impl Required {
@@ -131,20 +180,11 @@ impl Input {
         question: impl Fn(Method, Option<&[u8]>) -> Question,
     ) -> Self {
         let mut members = Vec::new();
-        for (key, method, params) in entries {
-            members.extend_from_slice(if members.is_empty() { b"\"inputRequests\":{\"" } else { b",\"" });
-            members.extend_from_slice(key);
-            members.extend_from_slice(b"\":{\"method\":\"");
-            members.extend_from_slice(method.as_str().as_bytes());
-            members.push(b'"');
-            if let Question::Ask(Some(params)) = question(method, params) {
-                members.extend_from_slice(b",\"params\":");
-                members.extend_from_slice(&params);
-            }
-            members.push(b'}');
-        }
-        if !members.is_empty() {
-            members.extend_from_slice(b"},");
+        let mut entries = entries.peekable();
+        if entries.peek().is_some() {
+            members.extend_from_slice(b"\"inputRequests\":");
+            push_entries(&mut members, entries, question);
+            members.push(b',');
         }
         members.extend_from_slice(b"\"requestState\":");
         members.extend_from_slice(state.as_bytes());

@@ -84,6 +84,7 @@ struct End<'a>(&'a Front);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
+        self.0.stop.cancel();
         self.0.cut.cancel();
         self.0.sessions.end_all();
     }
@@ -179,7 +180,8 @@ where
                 }
                 return;
             }
-            () = &mut cut => return,
+            // Nothing is cut before we leave.
+            () = &mut cut, if is_leaving => return,
             () = &mut leaving, if !is_leaving => {
                 is_leaving = true;
                 (watch.closing, watch.leaving) = (true, true);

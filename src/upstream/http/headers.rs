@@ -35,6 +35,7 @@ pub(super) fn check(
     let member = match known {
         Some(Method::ToolsCall | Method::PromptsGet) => "name",
         Some(Method::ResourcesRead) => "uri",
+        Some(Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => "taskId",
         _ => return Ok(()),
     };
     let named = params.and_then(|params| pick(line, index, params, [member]).ok()).and_then(|([named], _)| named);

@@ -12,6 +12,7 @@ use super::front::Front;
 use crate::caller::Caller;
 use crate::gateway::{Failure, Updates};
 use crate::ident::Principal;
+use crate::protocol::code;
 use crate::upstream::modern::Listen;
 use crate::upstream::work::{changed, subscribe_all};
 
@@ -56,8 +57,11 @@ impl Drop for Place {
 
 /// Opens a stream; `params` are the raw ones of the request. It ends with its client or with us (SUB-12).
 pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8]) -> Response<Reply> {
-    let mut listen = match Listen::read(id.clone(), params) {
+    let mut listen = match Listen::read(id.clone(), params, &caller) {
         Ok(listen) => listen,
+        Err(failure) if failure.code == code::MISSING_CAPABILITY => {
+            return refusal(StatusCode::BAD_REQUEST, Some(&id), &failure);
+        }
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
     listen.honour(&front.gateway.offers(caller.profile));
@@ -73,7 +77,7 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
         let mut seen = gateway.seen(&caller);
         let updates = Arc::new(Updates::default());
         // What is known when the time is over is said; what comes later is told all the same.
-        let (_held, honoured) = subscribe_all(&gateway, &listen.resources, &caller, &updates, ACK).await;
+        let (_held, honoured) = subscribe_all(&gateway, &listen, &caller, &updates, ACK).await;
         out.push(None, vec![listen.acknowledged(&honoured).into()]);
         loop {
             out.room().await;
@@ -89,6 +93,11 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
                 }
                 uris = updates.next(), if !listen.resources.is_empty() => for uri in uris {
                     out.push(None, vec![listen.updated(&uri).into()]);
+                },
+                tasks = updates.next_tasks(), if !listen.tasks.is_empty() => for (id, state) in tasks {
+                    if let Some(state) = gateway.task_news(&id, &caller, &state) {
+                        out.push(None, vec![listen.task(&state).into()]);
+                    }
                 },
             }
         }

@@ -112,7 +112,7 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
     let local = listener.local_addr()?;
-    let front = Front::new(limits, gateway, settings, local, auth, profiles, stop.clone(), tasks.clone());
+    let front = Front::new(limits, gateway, settings, local, auth, profiles, stop.child_token(), tasks.clone());
     connection::accept(&Arc::new(front), listener, tls.as_ref()).await;
     Ok(())
 }

@@ -27,7 +27,7 @@ use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Message, Part};
 use crate::protocol::method::Method;
-use crate::protocol::version::Revision;
+use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{AskAnswer, Happening, Later, Upward};
 use crate::upstream::asked::Asked;
 use crate::upstream::legacy::Opened;
@@ -271,7 +271,7 @@ impl Session {
             write::result(&mut pieces, id, self.revision, "");
             return Ok(Step::Now(pieces));
         }
-        let work = Work::read(known, line, index, params)?.ok_or_else(unknown)?;
+        let work = Work::read(Era::Legacy, known, line, index, params)?.ok_or_else(unknown)?;
         let caller = self.caller();
         if let Work::List(kind, cursor) = &work
             && let Some(list) = self.gateway.list_now(*kind, &caller, cursor.as_deref())

@@ -24,7 +24,7 @@ use crate::protocol::json::{self, Index, Span};
 use crate::protocol::message::Part;
 use crate::protocol::meta::RequestMeta;
 use crate::protocol::method::Method;
-use crate::protocol::version::Revision;
+use crate::protocol::version::{Era, Revision};
 use crate::transport::upward::{Happening, Upward};
 use crate::upstream::work::{Done, Work};
 use crate::upstream::{modern, write};
@@ -151,7 +151,7 @@ fn prepare(
             false => body::empty(StatusCode::NOT_ACCEPTABLE),
         }));
     }
-    let work = match Work::read(known, line, index, params) {
+    let work = match Work::read(Era::Modern, known, line, index, params) {
         Ok(Some(work)) => work,
         Ok(None) => return refuse(StatusCode::NOT_FOUND, &unknown()),
         Err(failure) => return refuse(StatusCode::OK, &failure),
