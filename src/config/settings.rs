@@ -100,6 +100,8 @@ pub struct ServerSettings {
     pub resources: ItemFilter,
     /// Which resource templates are visible, by native template.
     pub templates: ItemFilter,
+    /// Which of a host's roots it may be told, by their URIs.
+    pub roots: ItemFilter,
 }
 
 impl ServerSettings {
@@ -120,6 +122,7 @@ impl ServerSettings {
             prompts: ItemFilter::default(),
             resources: ItemFilter::default(),
             templates: ItemFilter::default(),
+            roots: ItemFilter::default(),
         }
     }
 
@@ -164,6 +167,8 @@ pub struct Remote {
     pub url: url::Url,
     /// Headers of the operator on every request, expanded; names are lower case and none of the protocol's own.
     pub headers: Vec<(http::HeaderName, Secret)>,
+    /// PEM file with certificates that are trusted for it beside the roots of the machine; for `https` alone.
+    pub ca: Option<PathBuf>,
     /// Only the HTTP+SSE transport of 2024-11-05 (`transport = "sse"`).
     pub sse: bool,
     /// SHA-256 (hex) of how it is reached, references unexpanded: no secret enters it.

@@ -10,6 +10,7 @@ mod learned;
 mod lists;
 mod pages;
 mod seal;
+mod sights;
 mod subscriptions;
 mod tasks;
 
@@ -27,15 +28,17 @@ pub use lists::{ItemList, LIST_DEADLINE, Seen};
 pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 
+use crate::caller::Caller;
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
-use crate::downstream::Server;
+use crate::downstream::{News, Server};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{Policy, RulesError};
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
+use sights::Sights;
 use subscriptions::{Below, Subscriptions};
 
 /// Events of servers that wait to be taken in.
@@ -45,6 +48,7 @@ const EVENTS: usize = 64;
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
     lists: Arc<Lists>,
+    sights: Arc<Sights>,
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
@@ -75,12 +79,18 @@ impl Gateway {
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
-        let servers = settings
+        let (apart, told_apart) = mpsc::channel(EVENTS);
+        let servers: Vec<_> = settings
             .servers
             .into_iter()
             .enumerate()
-            .map(|(n, server)| Server::run(n, server, Arc::clone(&connect), memory.clone(), events.clone(), tasks))
+            .map(|(n, server)| {
+                let news = News { events: events.clone(), apart: apart.clone() };
+                Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
+            })
             .collect();
+        let sights = Sights::new(servers.clone(), Arc::clone(&lists), tasks.clone());
+        let looking = Arc::clone(&sights);
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
             let spell = |server, profile, native: &str, below| {
@@ -92,14 +102,16 @@ impl Gateway {
                 let route = catalogue.resolve_uri(&exposed, owner)?;
                 (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
             };
-            let updated = |server, natives: &_| {
-                telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
+            let updated = |(server, source), natives: &_| {
+                let spell = |profile, native: &str, below| spell(server, profile, native, below);
+                telling.updated((server, source), natives, spell);
             };
-            following.follow(told, updated, |server, tasks| telling.tasks(server, tasks)).await;
+            let tell_tasks = |server, tasks| telling.tasks(server, tasks);
+            following.follow(told, told_apart, updated, tell_tasks, || looking.look_again()).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, bridge, learned, subscriptions }))
+        Ok(Arc::new(Self { servers, lists, sights, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -122,6 +134,11 @@ impl Gateway {
     /// Tells of changes of what a profile shows.
     pub fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
         self.lists.changes(profile)
+    }
+
+    /// What a caller sees, in short: its own, where servers list something else to it than to all.
+    pub fn seen(&self, caller: &Caller) -> Seen {
+        self.sights.seen(caller)
     }
 
     /// What is known now of the instructions for the model.

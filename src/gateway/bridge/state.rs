@@ -18,7 +18,7 @@ use crate::protocol::json;
 /// How long a host may take to come back.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// The shape of [`State`]; another one does not open.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Pass(Option<String>),
     /// A legacy server asked; its call is open and stands in our table.
     Suspended {
+        /// In which process: another one has no such call (MLB-9).
+        replica: u64,
         /// Where.
         id: u64,
         /// Another one each round: a state is good for one retry (MLB-4).

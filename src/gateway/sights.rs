@@ -1,0 +1,276 @@
+//! What servers list to hosts that can do more: many a server shows a tool that asks its user only to who can ask one
+//! (LST-1, CCH-6). A legacy server learns that at `initialize`, so it is listed on the connection of those hosts.
+//!
+//! A sight is what one principal with one set of capabilities sees of such servers; nobody else does (INV-6). Where
+//! they list to it what they list to all there is nothing to keep. Filled when its host first lists or asks for what is
+//! not known, and again when the server says that something changed there or its connection is another.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::task::TaskTracker;
+
+use super::lists::{Lists, QUIET, Seen};
+use crate::caller::Caller;
+use crate::catalog::{self, Catalogue};
+use crate::config::settings::Sharing;
+use crate::downstream::{OwnLists, Server};
+use crate::ident::{Kind, Principal};
+use crate::protocol::capability::Capabilities;
+use crate::protocol::version::Era;
+
+/// Sights that are kept, at most: the one unused longest goes.
+const MAX_SIGHTS: usize = 64;
+
+/// Who sees the same.
+struct Audience {
+    principal: Principal,
+    capabilities: Capabilities,
+    era: Era,
+    /// Where each session has its own connection to some server.
+    session: Option<u64>,
+}
+
+/// What an audience sees.
+pub(super) struct Sight {
+    audience: Audience,
+    /// Whoever asked first; all of them are served alike.
+    caller: Caller,
+    /// By server.
+    own: Mutex<Vec<Own>>,
+    /// Counts changes of what is kept of them.
+    version: AtomicU64,
+    /// By profile, with the versions of what it was built of.
+    built: Vec<ArcSwapOption<(u64, u64, Arc<Catalogue>)>>,
+    /// Told whenever a server was looked at.
+    looked: watch::Sender<u64>,
+}
+
+/// What one server lists to it.
+#[derive(Default)]
+struct Own {
+    /// By kind; nothing where it is what the server lists to all.
+    items: [Option<Arc<catalog::Part>>; 4],
+    /// The state of the server that it is of.
+    of: Option<crate::downstream::ListedAt>,
+    /// It had its chance.
+    settled: bool,
+    looking: bool,
+}
+
+impl Sight {
+    fn own(&self) -> MutexGuard<'_, Vec<Own>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All sights.
+pub(super) struct Sights {
+    servers: Vec<Arc<Server>>,
+    lists: Arc<Lists>,
+    /// The last used one last.
+    known: Mutex<VecDeque<Arc<Sight>>>,
+    by_session: bool,
+    tasks: TaskTracker,
+}
+
+impl Sights {
+    pub(super) fn new(servers: Vec<Arc<Server>>, lists: Arc<Lists>, tasks: TaskTracker) -> Arc<Self> {
+        let by_session = servers.iter().any(|server| server.settings().sharing == Sharing::Session);
+        Arc::new(Self { servers, lists, known: Mutex::default(), by_session, tasks })
+    }
+
+    fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Sight>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_of(&self, audience: &Audience, caller: &Caller) -> bool {
+        audience.principal == caller.principal
+            && audience.era == caller.revision.era()
+            && audience.session == caller.session.filter(|_| self.by_session)
+            && audience.capabilities == caller.capabilities
+    }
+
+    /// What a caller sees, where anything was found out about that.
+    fn find(&self, caller: &Caller) -> Option<Arc<Sight>> {
+        if caller.capabilities.is_empty() {
+            return None;
+        }
+        let mut known = self.known();
+        let at = known.iter().rposition(|sight| self.is_of(&sight.audience, caller))?;
+        if at + 1 < known.len() {
+            let sight = known.remove(at)?;
+            known.push_back(sight);
+        }
+        known.back().map(Arc::clone)
+    }
+
+    /// The same; begun where nothing was. Nothing for who sees what all see.
+    fn of(&self, caller: &Caller) -> Option<Arc<Sight>> {
+        if caller.capabilities.is_empty() || !self.servers.iter().any(|server| server.lists_apart(caller)) {
+            return None;
+        }
+        if let Some(sight) = self.find(caller) {
+            return Some(sight);
+        }
+        let sight = Arc::new(Sight {
+            audience: Audience {
+                principal: caller.principal.clone(),
+                capabilities: caller.capabilities.clone(),
+                era: caller.revision.era(),
+                session: caller.session.filter(|_| self.by_session),
+            },
+            caller: caller.clone(),
+            own: Mutex::new(self.servers.iter().map(|_| Own::default()).collect()),
+            version: AtomicU64::new(0),
+            built: (0..self.lists.profiles()).map(|_| ArcSwapOption::empty()).collect(),
+            looked: watch::Sender::new(0),
+        });
+        let mut known = self.known();
+        if known.len() >= MAX_SIGHTS {
+            known.pop_front();
+        }
+        known.push_back(Arc::clone(&sight));
+        Some(sight)
+    }
+
+    /// Everything that a caller sees now.
+    pub(super) fn catalogue(&self, caller: &Caller) -> Arc<Catalogue> {
+        let Some(sight) = self.find(caller) else { return self.lists.catalogue(caller.profile) };
+        let version = sight.version.load(Ordering::Acquire);
+        if version == 0 {
+            return self.lists.catalogue(caller.profile);
+        }
+        let base = self.lists.version();
+        if let Some(built) = &*sight.built[caller.profile].load()
+            && (built.0, built.1) == (base, version)
+        {
+            return Arc::clone(&built.2);
+        }
+        let items: Vec<_> = sight.own().iter().map(|own| own.items.clone()).collect();
+        let built = Arc::new(self.lists.build(caller.profile, |server, kind| items[server][kind.index()].clone()));
+        sight.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
+        built
+    }
+
+    /// The same in short; for who sees what all see, what these were told last.
+    pub(super) fn seen(&self, caller: &Caller) -> Seen {
+        match self.find(caller) {
+            Some(sight) if sight.version.load(Ordering::Acquire) > 0 => Seen::of(&self.catalogue(caller)),
+            _ => self.lists.seen(caller.profile),
+        }
+    }
+
+    /// Whether a list of this caller need not wait for what servers list to it alone; looks again where that is old.
+    pub(super) fn is_settled(self: &Arc<Self>, caller: &Caller) -> bool {
+        self.of(caller).is_none_or(|sight| {
+            self.look(&sight);
+            self.has_settled(&sight, caller.profile, &|_| true)
+        })
+    }
+
+    /// Waits until each of these servers that may list something else to this caller has done so or failed, `deadline`
+    /// at most.
+    pub(super) async fn settle(
+        self: &Arc<Self>,
+        caller: &Caller,
+        deadline: Instant,
+        which: impl Fn(usize) -> bool + Sync,
+    ) {
+        let Some(sight) = self.of(caller) else { return };
+        self.look(&sight);
+        let mut looked = sight.looked.subscribe();
+        let _ = timeout_at(deadline, looked.wait_for(|_| self.has_settled(&sight, caller.profile, &which))).await;
+    }
+
+    fn has_settled(&self, sight: &Sight, profile: usize, which: &dyn Fn(usize) -> bool) -> bool {
+        let view = self.lists.view(profile);
+        let own = sight.own();
+        self.servers.iter().enumerate().all(|(server, its)| {
+            own[server].settled || !which(server) || !view.shows(server) || !its.lists_apart(&sight.caller)
+        })
+    }
+
+    /// Something changed that a server lists to some hosts alone.
+    pub(super) fn look_again(self: &Arc<Self>) {
+        let known: Vec<_> = self.known().iter().cloned().collect();
+        for sight in known {
+            self.look(&sight);
+        }
+    }
+
+    /// A session has ended, and so has what it saw alone.
+    pub(super) fn session_ended(&self, session: u64) {
+        if self.by_session {
+            self.known().retain(|sight| sight.audience.session != Some(session));
+        }
+    }
+
+    /// Has the servers list whose lists for this sight are not known or old.
+    fn look(self: &Arc<Self>, sight: &Arc<Sight>) {
+        for (index, server) in self.servers.iter().enumerate() {
+            if !server.lists_apart(&sight.caller) {
+                continue;
+            }
+            let mut own = sight.own();
+            let own = &mut own[index];
+            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&sight.caller, at)) {
+                continue;
+            }
+            own.looking = true;
+            let (sights, sight, server) = (Arc::clone(self), Arc::clone(sight), Arc::clone(server));
+            self.tasks.spawn(async move { sights.fill(index, &server, &sight).await });
+        }
+    }
+
+    async fn fill(self: &Arc<Self>, index: usize, server: &Server, sight: &Sight) {
+        let kinds = Kind::ALL.map(|kind| self.lists.offers_of(index).is_some_and(|offers| offers.of(kind).is_some()));
+        let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| kinds[kind.index()]).collect();
+        let caller = server.narrowed(&sight.caller);
+        let found = server.own_lists(&caller, &kinds).await;
+        let mut changed = false;
+        {
+            let mut own = sight.own();
+            let own = &mut own[index];
+            (own.looking, own.settled) = (false, true);
+            match found {
+                Ok(OwnLists { at, lists }) => {
+                    own.of = Some(at);
+                    for (kind, pages) in lists {
+                        match catalog::Part::parse(kind, &pages) {
+                            Ok(items) => {
+                                let items = (!self.lists.lists_same(index, &items)).then(|| Arc::new(items));
+                                let before = &mut own.items[kind.index()];
+                                let same = match (&*before, &items) {
+                                    (Some(before), Some(items)) => before.same_as(items),
+                                    (None, None) => true,
+                                    _ => false,
+                                };
+                                changed |= !same;
+                                *before = items;
+                            }
+                            Err(error) => {
+                                tracing::warn!(server = %server.key(), "a list for one host is not taken: {error}")
+                            }
+                        }
+                    }
+                }
+                // The last good lists stay.
+                Err(fault) => tracing::debug!(server = %server.key(), %fault, "not listed for one host"),
+            }
+        }
+        if changed {
+            sight.version.fetch_add(1, Ordering::AcqRel);
+        }
+        sight.looked.send_modify(|looks| *looks += 1);
+        if changed {
+            // Who waited for it has it by then, and need not be told.
+            sleep(QUIET).await;
+            self.lists.tick();
+        }
+    }
+}
