@@ -2,11 +2,6 @@
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
-
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
-
 fn main() -> ExitCode {
     // The guard is this program too, and must stay as small as a process can be.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == onegate::downstream::guard::ARGUMENT) {
