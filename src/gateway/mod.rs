@@ -9,11 +9,13 @@ mod invoke;
 mod learned;
 mod lists;
 mod pages;
+mod refused;
 mod seal;
 mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
@@ -23,15 +25,17 @@ pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, S
 pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
-pub use lists::{ItemList, LIST_DEADLINE, Seen};
+pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
+pub use refused::Refused;
 pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 
+use crate::caller::Caller;
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::Server;
-use crate::ident::{Kind, ServerKey};
-use crate::policy::{Policy, RulesError};
+use crate::ident::{Kind, Principal, ServerKey};
+use crate::policy::{Clock, Policy, RulesError};
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
@@ -40,6 +44,13 @@ use subscriptions::{Below, Subscriptions};
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
+
+/// The time as policy counts it: since 1970, and never turned back.
+fn clock() -> Clock {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = tokio::time::Instant::now();
+    Clock::new(move || unix + began.elapsed())
+}
 
 /// The gateway: all servers, what they list, and the way of a call.
 pub struct Gateway {
@@ -61,7 +72,7 @@ impl Gateway {
         memory: &EraMemory,
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, Vec<RulesError>> {
-        let policy = Arc::new(Policy::compile(&settings)?);
+        let policy = Arc::new(Policy::compile(&settings, &clock())?);
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
         let views = settings.profiles.iter().map(|profile| View::compile(profile, &keys));
         let views = views.collect::<Result<Vec<_>, _>>()?;
@@ -69,6 +80,7 @@ impl Gateway {
             key: server.key.clone(),
             prefix: server.prefix.clone(),
             http: matches!(server.reach, Ok(Reach::Remote(_))),
+            overrides: server.overrides.clone(),
         };
         let places = settings.servers.iter().map(place).collect();
         let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), settings.gateway.name_budget));
@@ -83,9 +95,9 @@ impl Gateway {
             .collect();
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
-            let spell = |server, profile, native: &str, below| {
-                visible.exposes(server, Kind::Resource, native).ok()?;
-                let catalogue = following.catalogue(profile);
+            let spell = |server, sight, native: &str, below| {
+                visible.exposes(following.show(sight).class(), server, Kind::Resource, native).ok()?;
+                let catalogue = following.catalogue(sight);
                 let exposed = catalogue.expose_uri(server, native);
                 // One that no list and no template of the server has may be known to another principal alone (INV-6).
                 let owner = |_: &str| (below == Below::Named).then_some(server);
@@ -93,7 +105,7 @@ impl Gateway {
                 (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
             };
             let updated = |server, natives: &_| {
-                telling.updated(server, natives, |profile, native, below| spell(server, profile, native, below));
+                telling.updated(server, natives, |sight, native, below| spell(server, sight, native, below));
             };
             following.follow(told, updated, |server, tasks| telling.tasks(server, tasks)).await;
         });
@@ -107,9 +119,24 @@ impl Gateway {
         &self.servers
     }
 
-    /// Everything that a profile shows now.
-    pub fn catalogue(&self, profile: usize) -> Arc<Catalogue> {
-        self.lists.catalogue(profile)
+    /// What a principal sees through a profile.
+    pub fn sight(&self, principal: &Principal, profile: usize) -> Sight {
+        self.lists.sight(principal, profile)
+    }
+
+    /// The same of whoever calls.
+    fn sight_of(&self, caller: &Caller) -> Sight {
+        self.lists.sight(&caller.principal, caller.profile)
+    }
+
+    /// What is allowed, and how often.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Everything that is seen now.
+    pub fn catalogue(&self, sight: Sight) -> Arc<Catalogue> {
+        self.lists.catalogue(sight)
     }
 
     /// Waits until every server has listed or failed, without the hosts' deadline but with each server's own.
@@ -119,21 +146,21 @@ impl Gateway {
         self.lists.settle_until(deadline).await;
     }
 
-    /// Tells of changes of what a profile shows.
-    pub fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
-        self.lists.changes(profile)
+    /// Tells of changes of what is seen.
+    pub fn changes(&self, sight: Sight) -> watch::Receiver<Seen> {
+        self.lists.changes(sight)
     }
 
     /// What is known now of the instructions for the model.
-    pub fn instructions(&self, profile: usize) -> String {
-        self.lists.instructions(profile, self.instructions.as_deref())
+    pub fn instructions(&self, sight: Sight) -> String {
+        self.lists.instructions(sight, self.instructions.as_deref())
     }
 
-    /// What is offered to hosts of a profile: what any of its servers offers. A server that has not said yet may offer
+    /// What is offered to hosts: what any of the servers that they see offers. A server that has not said yet may offer
     /// anything, as hosts take the answer for good (§9.1); so nothing is waited for (CON-8).
-    pub fn offers(&self, profile: usize) -> Offers {
+    pub fn offers(&self, sight: Sight) -> Offers {
         let mut all = Offers { tools: Some(true), ..Offers::default() };
-        for offers in self.lists.offers(profile) {
+        for offers in self.lists.offers(sight) {
             let offers = offers.unwrap_or_else(Offers::everything);
             all.prompts = all.prompts.or(offers.prompts.map(|_| true));
             all.resources = all.resources.or(offers.resources.map(|_| true));

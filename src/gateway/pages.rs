@@ -38,8 +38,9 @@ impl Gateway {
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+        let sight = self.sight_of(caller);
         let (catalogue, offset) = match cursor {
-            None => (self.lists.catalogue(caller.profile), 0),
+            None => (self.lists.catalogue(sight), 0),
             Some(raw) => self.open(kind, caller, raw).ok_or_else(Failure::bad_cursor)?,
         };
         let (items, next) = if catalogue.entries(kind) <= PAGE {
@@ -48,7 +49,7 @@ impl Gateway {
             catalogue.page(kind, caller.revision, offset, PAGE)
         };
         let next = next.map(|offset| {
-            self.lists.keep(caller.profile, &catalogue);
+            self.lists.keep(sight, &catalogue);
             let cursor = Cursor {
                 kind: kind.index() as u8,
                 profile: caller.profile as u32,
@@ -58,7 +59,7 @@ impl Gateway {
             };
             format!("\"{}\"", self.seal.seal(Purpose::Cursor, &cursor)).into()
         });
-        let ttl_ms = self.lists.holds(caller.profile, kind).as_millis();
+        let ttl_ms = self.lists.holds(sight, kind).as_millis();
         Ok(ItemList { kind, items, next, ttl_ms, fingerprint: catalogue.fingerprint_of(kind) })
     }
 
@@ -73,7 +74,7 @@ impl Gateway {
         let own = usize::from(cursor.kind) == kind.index()
             && cursor.profile as usize == caller.profile
             && cursor.principal == caller.principal.as_str();
-        let catalogue = own.then(|| self.lists.recall(caller.profile, kind, &cursor.fingerprint))??;
+        let catalogue = own.then(|| self.lists.recall(self.sight_of(caller), kind, &cursor.fingerprint))??;
         let offset = usize::try_from(cursor.offset).ok().filter(|&offset| offset < catalogue.entries(kind))?;
         Some((catalogue, offset))
     }

@@ -118,7 +118,8 @@ fn bytes_that_are_no_text_and_lines_with_carriage_returns() {
         line.extend_from_slice(b"\"}}}\n");
         host.send_bytes(&line);
         // The list may be told of late.
-        let answer = std::iter::from_fn(|| host.next(PATIENCE)).find(|message| message.raw("method").is_none()).unwrap();
+        let answer =
+            std::iter::from_fn(|| host.next(PATIENCE)).find(|message| message.raw("method").is_none()).unwrap();
         assert!([-32700, -32600, -32602].contains(&answer.code()), "{bad:?}: {}", answer.line);
     }
     assert!(host.received_of("a", "tools/call").is_empty());

@@ -19,6 +19,7 @@ mod kinds;
 mod leases;
 mod life;
 mod lists;
+mod policy;
 mod progress;
 mod rules;
 mod streams;
