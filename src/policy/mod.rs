@@ -380,11 +380,11 @@ impl Policy {
 
     /// Asked once for each call, after its name was resolved and before anything is sent.
     pub fn decide(&self, ask: &Ask<'_>, terms: &Terms) -> Decision {
-        let decision = self.weigh(ask, terms);
-        if decision.outcome.is_err() {
-            self.refused.store(true, Ordering::Relaxed);
-            // That there is none left is seen by the next.
-            let _ = self.attempts.take(self.limits.number(ask.principal.as_str()));
+        let mut decision = self.weigh(ask, terms);
+        if decision.outcome.is_err()
+            && let Err(after) = self.count_refused(ask.principal)
+        {
+            decision.outcome = Err(Refusal::limit(Reason::RateLimited, terms.server, Some(after)));
         }
         decision
     }
@@ -393,10 +393,6 @@ impl Policy {
         let Terms { server, kind, ref ruling, .. } = *terms;
         let mut decision =
             Decision { outcome: Ok(Permit::grant(server, kind)), rule: None, limit: None, shadowed: None };
-        if let Some(after) = self.is_flooding(ask.principal) {
-            decision.outcome = Err(Refusal::limit(Reason::RateLimited, server, Some(after)));
-            return decision;
-        }
         decision.rule = ruling.by.first().copied();
         match ruling.word {
             Word::Open => {}
@@ -452,11 +448,16 @@ impl Policy {
 
     /// A request for something that is not there, or that its caller may not know of.
     pub fn count_unknown(&self, principal: &Principal) {
-        self.refused.store(true, Ordering::Relaxed);
-        let _ = self.attempts.take(self.limits.number(principal.as_str()));
+        // That there is none left is seen by the next.
+        let _ = self.count_refused(principal);
     }
 
-    /// Whether a principal was refused so often that it must wait, whatever it asks for; for how long.
+    fn count_refused(&self, principal: &Principal) -> Result<(), std::time::Duration> {
+        self.refused.store(true, Ordering::Relaxed);
+        self.attempts.take(self.limits.number(principal.as_str()))
+    }
+
+    /// Whether a principal was refused so often that what would be refused need not be looked at; for how long.
     pub fn is_flooding(&self, principal: &Principal) -> Option<std::time::Duration> {
         if !self.refused.load(Ordering::Relaxed) {
             return None;

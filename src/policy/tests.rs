@@ -397,10 +397,13 @@ fn d32_a_flood_of_refused_ones_is_stopped_and_harms_nobody_else() {
     for _ in 0..3 {
         assert_eq!(why(&policy, &ann, (0, Kind::Tool, "x"), "{}"), "hidden:not-allowed");
     }
-    assert_eq!(why(&policy, &ann, READ, "{}"), "rate-limited");
-    assert_eq!(why(&policy, &ben, READ, "{}"), "ok");
+    let x = (0, Kind::Tool, "x");
+    assert_eq!(why(&policy, &ann, x, "{}"), "rate-limited");
+    assert!(policy.is_flooding(&ann).is_some() && policy.is_flooding(&ben).is_none());
+    assert_eq!(why(&policy, &ben, x, "{}"), "hidden:not-allowed");
+    assert_eq!(why(&policy, &ann, READ, "{}"), "ok", "what is allowed goes on");
     hand.fetch_add(1000, Ordering::Relaxed);
-    assert_eq!(why(&policy, &ann, READ, "{}"), "ok");
+    assert_eq!(why(&policy, &ann, x, "{}"), "hidden:not-allowed");
 }
 
 #[test]

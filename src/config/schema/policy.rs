@@ -20,8 +20,8 @@ pub(in crate::config) struct Policy {
     pub default: Option<Effect>,
     /// `true`: decide, log and count, but do not refuse. What a locked rule refuses is refused all the same.
     pub shadow: bool,
-    /// How many refused requests of one principal are answered one by one; beyond it everything that it asks is
-    /// refused for a moment.
+    /// How many refused requests of one principal are looked at one by one; beyond it they are refused at once for a
+    /// moment. What is allowed goes on.
     pub attempts: Attempts,
     /// The rules. Those of all layers hold together; a deny wins over every allow; their order means nothing.
     pub rule: Vec<Rule>,

@@ -11,7 +11,7 @@ pub struct PolicySettings {
     pub default: Option<Effect>,
     /// Decide, log and count, but do not refuse; what a locked rule refuses is refused all the same.
     pub shadow: bool,
-    /// How many refused requests of a principal are answered one by one.
+    /// How many refused requests of a principal are looked at one by one.
     pub attempts: Attempts,
     /// The rules of all layers, the organisation's first.
     pub rules: Vec<RuleSettings>,
