@@ -80,6 +80,22 @@ fn why(policy: &Policy, who: &Principal, target: (usize, Kind, &str), arguments:
 
 const READ: (usize, Kind, &str) = (0, Kind::Tool, "read");
 
+/// a decision names the rule or the limit that made it, whatever its verdict.
+#[test]
+fn r36_a_decision_says_what_decided() {
+    let rules = vec![allow(&["*"], &["a/tool/read"]), deny(&["*"], &["a/tool/x"])];
+    let me = Principal::stdio();
+    let (policy, _) = limited(vec![rated("a/tool/read", Per::Principal, 1)], |settings| settings.policy.rules = rules);
+    let decided = |native| {
+        let decision = decide(&policy, &me, (0, Kind::Tool, native), "{}");
+        (decision.outcome.is_ok(), decision.rule, decision.limit)
+    };
+    assert_eq!(decided("read"), (true, Some(0), None));
+    assert_eq!(decided("read"), (false, Some(0), Some(0)));
+    assert_eq!(decided("x"), (false, Some(1), None));
+    assert_eq!(decided("other"), (true, None, None), "the default");
+}
+
 #[test]
 fn a_permit_names_what_it_is_for() {
     let open = Policy::new(vec![ServerRules::default()]);
