@@ -169,8 +169,9 @@ fn a_server_has_the_defaults_of_the_reference() {
 fn default_toml_is_the_defaults_and_has_every_key() {
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/default.toml")).unwrap();
     let parsed = |text: &str| {
-        let world =
-            World::new().config("c.toml", text).var("TICKETS_TOKEN", "t").var("ONEGATE_SEAL_KEY", &"k".repeat(32));
+        let world = World::new();
+        world.write("work/house-ca.pem", "");
+        let world = world.config("c.toml", text).var("TICKETS_TOKEN", "t").var("ONEGATE_SEAL_KEY", &"k".repeat(32));
         world.load();
         layer(text)
     };
@@ -199,11 +200,13 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     assert!(server.limits.rate.take().is_some() && server.r#override.remove("read_file").is_some());
     server.args = default.args.clone();
     server.env = default.env.clone();
-    for items in [&mut server.tools, &mut server.prompts, &mut server.resources, &mut server.templates] {
+    let schema::Server { tools, prompts, resources, templates, roots, .. } = &mut server;
+    for items in [tools, prompts, resources, templates, roots] {
         *items = schema::Items::default();
     }
     assert!(server == default, "a default of [servers.*] is written wrongly");
     let mut remote = file.servers.remove("remote").unwrap();
+    assert_eq!(remote.ca.take().as_deref(), Some("house-ca.pem"));
     assert!(remote.url.take().is_some() && remote.transport.take() == Some(schema::Transport::Http));
     remote.headers.clear();
     assert!(remote == default, "a default of a remote server is written wrongly");

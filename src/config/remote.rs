@@ -3,12 +3,15 @@
 //! Deliberately resolves no name and opens nothing. What is missing on this machine disables this server alone; no
 //! finding holds an address or a value (I-34). Called by `resolve`.
 
+use std::path::PathBuf;
+
 use data_encoding::HEXLOWER;
 use http::{HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use crate::ident::Secret;
+use crate::shown::shown_str;
 
 use super::address;
 use super::check::join;
@@ -22,6 +25,7 @@ pub(super) fn remote(server: &Server, path: &str, ground: &Ground<'_>, findings:
     let mut maker = Maker::new(ground, findings);
     let url = maker.url(server.url.as_deref()?, &join(path, "url"));
     let headers = maker.headers(server, &join(path, "headers"));
+    let ca = server.ca.as_deref().and_then(|written| maker.ca(written, &join(path, "ca")));
     let url = url.filter(|_| maker.findings.is_clean())?;
     if url.scheme() == "http" && !address::is_loopback(&url) && proves_something(server, &headers, &maker.secrets) {
         let place = ground.origins.place(&join(path, "url"), ground.layers);
@@ -43,7 +47,7 @@ pub(super) fn remote(server: &Server, path: &str, ground: &Ground<'_>, findings:
         }
     }
     let sse = server.transport == Some(Transport::Sse);
-    Some(Remote { url, headers, sse, identity: identity(server), secrets })
+    Some(Remote { url, headers, ca, sse, identity: identity(server), secrets })
 }
 
 impl Maker<'_, '_> {
@@ -66,6 +70,18 @@ impl Maker<'_, '_> {
                 None
             }
         }
+    }
+
+    /// The file of certificates, which must be there.
+    fn ca(&mut self, written: &str, path: &str) -> Option<PathBuf> {
+        let text = self.text(written, path)?;
+        let ground = self.ground;
+        let base = ground.origins.get(path, ground.layers).map_or(ground.cwd, |(layer, _)| &layer.base);
+        let file = ground.environment.path(&text, base);
+        if let Err(error) = std::fs::File::open(&file) {
+            self.missing(path, format!("the file `{}` cannot be read: {error}", shown_str(written)));
+        }
+        Some(file)
     }
 
     /// A query may hold what proves who we are, decoded and as it is sent.

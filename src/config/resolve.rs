@@ -193,6 +193,7 @@ impl Resolver<'_> {
             resources: filter(server.resources),
             templates: filter(server.templates),
             overrides,
+            roots: filter(server.roots),
             key,
         }
     }
@@ -311,7 +312,11 @@ impl Resolver<'_> {
                 None
             }
             (Some(_), None) => {
-                let strange = [("headers", !server.headers.is_empty()), ("transport", server.transport.is_some())];
+                let strange = [
+                    ("headers", !server.headers.is_empty()),
+                    ("ca", server.ca.is_some()),
+                    ("transport", server.transport.is_some()),
+                ];
                 self.only_for("url", strange, path);
                 launch::launch(server, path, &self.ground, &mut findings).map(Reach::Launch)
             }

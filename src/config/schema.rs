@@ -98,6 +98,10 @@ pub(super) struct Server {
     pub url: Option<String>,
     /// Headers on every request to `url`; those of HTTP and MCP themselves are ours. References are expanded.
     pub headers: BTreeMap<String, String>,
+    /// A PEM file with certificates that are trusted for `url` beside the roots of the machine, relative to this file:
+    /// the authority of a house. References are expanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<String>,
     /// How to speak to `url`. `http`: Streamable HTTP, falling back as the protocol says. `sse`: only the
     /// HTTP+SSE transport of 2024-11-05. Default: `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +134,8 @@ pub(super) struct Server {
     pub templates: Items,
     /// What is changed about single tools, by the names that the server gives them.
     pub r#override: BTreeMap<String, Override>,
+    /// Which of a host's roots it may be told, by their URIs. `allow = []`: none, and that there are any is not told.
+    pub roots: Items,
 }
 
 impl Default for Server {
@@ -141,6 +147,7 @@ impl Default for Server {
             cwd: None,
             url: None,
             headers: BTreeMap::new(),
+            ca: None,
             transport: None,
             enabled: true,
             start: Start::Lazy,
@@ -155,6 +162,7 @@ impl Default for Server {
             resources: Items::default(),
             templates: Items::default(),
             r#override: BTreeMap::new(),
+            roots: Items::default(),
         }
     }
 }

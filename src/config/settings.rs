@@ -114,6 +114,8 @@ pub struct ServerSettings {
     pub templates: ItemFilter,
     /// What is changed about single tools, by native name.
     pub overrides: Vec<OverrideSettings>,
+    /// Which of a host's roots it may be told, by their URIs.
+    pub roots: ItemFilter,
 }
 
 impl ServerSettings {
@@ -135,6 +137,7 @@ impl ServerSettings {
             resources: ItemFilter::default(),
             templates: ItemFilter::default(),
             overrides: Vec::new(),
+            roots: ItemFilter::default(),
         }
     }
 
@@ -179,6 +182,8 @@ pub struct Remote {
     pub url: url::Url,
     /// Headers of the operator on every request, expanded; names are lower case and none of the protocol's own.
     pub headers: Vec<(http::HeaderName, Secret)>,
+    /// PEM file with certificates that are trusted for it beside the roots of the machine; for `https` alone.
+    pub ca: Option<PathBuf>,
     /// Only the HTTP+SSE transport of 2024-11-05 (`transport = "sse"`).
     pub sse: bool,
     /// SHA-256 (hex) of how it is reached, references unexpanded: no secret enters it.

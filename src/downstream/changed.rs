@@ -4,6 +4,7 @@
 //! single ones are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -23,6 +24,8 @@ const MAX_TASK_BYTES: usize = 8 << 20;
 pub(super) struct Changed {
     news: Mutex<News>,
     told: Notify,
+    /// How often lists were others.
+    version: AtomicU64,
 }
 
 /// What changed.
@@ -50,7 +53,13 @@ impl Changed {
     /// The list of this kind is another.
     pub(super) fn list(&self, kind: Kind) {
         self.news().kinds.insert(kind);
+        self.version.fetch_add(1, Ordering::AcqRel);
         self.told.notify_one();
+    }
+
+    /// How often lists were others.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// A resource is another. One too many is left out: whoever wants to know reads it at some time anyway.

@@ -28,7 +28,8 @@ use super::plan::Plan;
 use super::process::{Child, Pace};
 use super::questions::Questions;
 use super::reach::Connect;
-use super::server::{Event, Listed, Listing};
+use super::roots::Roots;
+use super::server::{Apart, Change, Event, Listed, Listing};
 use super::subscription::Singles;
 use super::{EraMemory, Fault, list, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
@@ -112,6 +113,8 @@ impl Nature {
 
 /// One connection to a server, kept up; as [`super::Server`] sees it.
 pub(super) struct Client {
+    /// Which of all clients; 0 = the base of its server.
+    pub(super) number: u64,
     key: ServerKey,
     settings: Arc<ServerSettings>,
     lease: Lease,
@@ -146,6 +149,8 @@ pub(super) struct Ground {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
     pub(super) events: mpsc::Sender<Event>,
+    /// Where it is told what is another on a connection that only some hosts have.
+    pub(super) apart: mpsc::Sender<Apart>,
     pub(super) tasks: TaskTracker,
 }
 
@@ -153,10 +158,17 @@ impl Client {
     /// Makes a client and starts its actor.
     pub(super) fn run(ground: &Ground, lease: Lease) -> Arc<Self> {
         let ground = ground.clone();
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = if lease.calls_only { NUMBERS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         let server = Arc::new(Self {
+            number,
             key: ground.settings.key.clone(),
             settings: Arc::clone(&ground.settings),
-            questions: Questions::new(lease.capabilities.clone(), ground.tasks.clone()),
+            questions: Questions::new(
+                lease.capabilities.clone(),
+                Roots::new(&ground.settings.roots),
+                ground.tasks.clone(),
+            ),
             lease,
             current: ArcSwapOption::empty(),
             wanted: Notify::new(),
@@ -171,8 +183,8 @@ impl Client {
             resources: Singles::default(),
             watched_tasks: Singles::default(),
         });
-        let Ground { index, connect, memory, events, tasks, .. } = ground;
-        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, tasks: tasks.clone() };
+        let Ground { index, connect, memory, events, apart, tasks, .. } = ground;
+        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
         tasks.spawn(actor.run());
         server
     }
@@ -312,6 +324,7 @@ struct Actor {
     connect: Arc<dyn Connect>,
     memory: EraMemory,
     events: mpsc::Sender<Event>,
+    apart: mpsc::Sender<Apart>,
     tasks: TaskTracker,
 }
 
@@ -406,11 +419,11 @@ impl Actor {
                         // It did its work and left: the next call starts it (D015).
                         life.ended_well();
                         // Whoever is to be told of its resources makes no call.
-                        let awaited = server.is_awaited();
-                        needed = (server.settings.start == Start::Eager || awaited) && !server.lease.calls_only;
+                        needed =
+                            server.is_awaited() || server.settings.start == Start::Eager && !server.lease.calls_only;
                     } else {
                         life.failed(Instant::now(), lived, fastrand::f32());
-                        needed = !server.lease.calls_only;
+                        needed = !server.lease.calls_only || server.is_awaited();
                     }
                 }
             }
@@ -438,6 +451,10 @@ impl Actor {
         }
         // Nobody listens any more only when all is being stopped.
         let _ = self.events.send(Event { server: self.index, listing }).await;
+    }
+
+    async fn say_apart(&self, change: Change) {
+        let _ = self.apart.send(Apart { server: self.index, client: self.server.number, change }).await;
     }
 
     /// Waits until there is a need and leave to start; false when we stop.
@@ -648,7 +665,7 @@ impl Actor {
         if lists && agreed.revision.era() == Era::Modern {
             let (client, offers) = (Arc::clone(server), agreed.offers.clone());
             self.tasks.spawn(subscription::listen(client, Arc::clone(connection), offers, !wanted.is_empty()));
-        } else if lists {
+        } else if agreed.revision.era() == Era::Legacy {
             self.tasks.spawn(subscription::renew(Arc::clone(server), Arc::clone(connection), wanted));
         }
         let mut plan = Plan::new(if lists { Kind::ALL.into() } else { BTreeSet::new() }, Instant::now());
@@ -675,8 +692,10 @@ impl Actor {
                 }
                 () = connection.changed.happens() => {
                     let resources = connection.changed.take_resources();
-                    if lists && !resources.is_empty() {
-                        self.say(Listing::Updated(resources)).await;
+                    match resources.is_empty() {
+                        false if lists => self.say(Listing::Updated(resources)).await,
+                        false => self.say_apart(Change::Resources(resources)).await,
+                        true => {}
                     }
                     let tasks = connection.changed.take_tasks();
                     if lists && !tasks.is_empty() {
@@ -685,6 +704,8 @@ impl Actor {
                     let kinds = connection.changed.take_kinds();
                     if lists {
                         plan.changed(kinds, Instant::now());
+                    } else if !kinds.is_empty() {
+                        self.say_apart(Change::Lists).await;
                     }
                 }
                 () = sleep_until(idle_at.unwrap_or_else(Instant::now)), if idle_at.is_some() => {

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use super::changed::Changed;
 use super::held::{Answer, Held};
 use super::http::{self, Http, Repeated};
+use super::logs::Flow;
 use super::questions::Questions;
 use super::{Fault, receive, tasks};
 use crate::ident::{Principal, ServerKey};
@@ -142,6 +143,8 @@ pub struct Connection {
     asked: Notify,
     /// Where a server's questions go; set right after it was opened.
     pub(super) questions: OnceLock<Arc<Questions>>,
+    /// How much it logs.
+    pub(super) logs: Flow,
     /// The level that a legacy server logs from, as we set it, or [`Connection::NO_LEVEL`]; [`Connection::NO_LOGGING`]
     /// when it has no levels.
     log_level: AtomicU8,
@@ -211,6 +214,7 @@ impl Connection {
             lost: AtomicBool::new(false),
             asked: Notify::new(),
             questions: OnceLock::new(),
+            logs: Flow::default(),
             log_level: AtomicU8::new(Self::NO_LOGGING),
             takes_tasks: AtomicBool::new(false),
         });
@@ -587,6 +591,11 @@ impl Connection {
         }
         let (id, slot, asker) = found?;
         Some(Attributed { id, upward: slot.upward.clone()?, log: asker.log })
+    }
+
+    /// What passes beside a request that waits.
+    pub(super) fn upward_of(&self, id: u64) -> Option<Arc<Upward>> {
+        self.pending().slots.get(&id).and_then(|slot| slot.upward.clone())
     }
 
     /// A question of the server is open for a request: its clock stands still (TMO-2). Resolves when the request is

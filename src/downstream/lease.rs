@@ -135,6 +135,11 @@ impl Drop for Held {
 }
 
 impl Holder {
+    /// Whether the server is told anything of what its hosts can do.
+    pub(super) fn declares(&self) -> bool {
+        !self.capabilities.is_empty()
+    }
+
     /// Whether it wants the legacy era.
     pub(super) fn is_legacy(&self) -> bool {
         self.legacy
@@ -196,6 +201,11 @@ impl Leases {
         let held = Held::new(&client);
         leased.push(Leased { holder, client, used: *uses });
         Some(held)
+    }
+
+    /// The client of a holder, if there is one.
+    pub(super) fn find(&self, holder: &Holder) -> Option<Arc<Client>> {
+        self.table().leased.iter().find(|known| known.holder == *holder).map(|known| Arc::clone(&known.client))
     }
 
     /// Ends a client that serves nobody after all.

@@ -15,12 +15,14 @@ mod http;
 mod lease;
 mod lifecycle;
 mod list;
+mod logs;
 mod offers;
 mod plan;
 mod process;
 mod questions;
 mod reach;
 mod receive;
+mod roots;
 mod server;
 mod subscription;
 mod tasks;
@@ -37,7 +39,8 @@ pub use offers::Offers;
 pub use process::Pace;
 pub use questions::INPUT_LIMIT;
 pub use reach::{Connect, Link, Processes};
-pub use server::{Event, Item, Listed, Listing, Pending, Server};
+pub use roots::Roots;
+pub use server::{Apart, Change, Event, Item, Listed, ListedAt, Listing, News, OwnLists, Pending, Server, Source};
 pub use subscription::Topic;
 
 /// Why a server gave no usable answer.

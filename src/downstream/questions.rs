@@ -1,11 +1,12 @@
 //! What a legacy server asks of its client: attributed to a request of a host, checked against what was declared to
-//! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). Its log messages find their
-//! request the same way (LOG-*).
+//! the server, put to the gateway, and answered under the server's own id (REL-*, MLB-1). That a URL was opened is told
+//! to the host that opened it (URL-1).
 //!
 //! Every question ends: by the host's answer, with the request that it belongs to, when the server withdraws it, or
 //! when the user took too long. Knows nothing of how a host is asked; that is the gateway's.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,15 +19,15 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
-use crate::protocol::capability::Capabilities;
+use super::roots::Roots;
+use crate::protocol::capability::{Capabilities, is_url};
 use crate::protocol::code;
 use crate::protocol::json::{self, Index, Span};
-use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
 use crate::protocol::meta::RELATED_TASK;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::transport::upward::{Ask, AskAnswer, LogMessage};
+use crate::transport::upward::{Ask, AskAnswer, Upward};
 
 /// How long a user may take (TMO-2).
 pub const INPUT_LIMIT: Duration = Duration::from_secs(600);
@@ -36,11 +37,16 @@ const MAX_OPEN: usize = 5;
 const PER_MINUTE: std::num::NonZeroU32 = std::num::NonZeroU32::new(30).expect("invariant: not zero");
 /// Longest answer to `roots/list` that is remembered.
 const MAX_ROOTS: usize = 64 << 10;
+/// URLs of one client that are opened, at most, and how long the name of one may be.
+const MAX_URLS: usize = 64;
+const MAX_URL_ID: usize = 1024;
 
 /// The questions of the server of one client, over all its connections.
 pub(super) struct Questions {
     /// What was declared to the server.
     capabilities: Capabilities,
+    /// What of a host's roots it may be told.
+    may_know: Roots,
     rate: RateLimiter<NotKeyed, InMemoryState, DefaultClock>,
     pub(super) tasks: TaskTracker,
     state: Mutex<State>,
@@ -52,6 +58,8 @@ struct State {
     open: Vec<Open>,
     /// The roots that the principal of this client gave last (REL-4).
     roots: Option<Bytes>,
+    /// The URLs that hosts were told to open, by raw `elicitationId`, the oldest first; with the request that asked.
+    urls: VecDeque<(Bytes, Arc<Upward>)>,
 }
 
 struct Open {
@@ -63,9 +71,9 @@ struct Open {
 }
 
 impl Questions {
-    pub(super) fn new(capabilities: Capabilities, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(capabilities: Capabilities, may_know: Roots, tasks: TaskTracker) -> Arc<Self> {
         let rate = RateLimiter::direct(Quota::per_minute(PER_MINUTE));
-        Arc::new(Self { capabilities, rate, tasks, state: Mutex::default() })
+        Arc::new(Self { capabilities, may_know, rate, tasks, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -80,6 +88,17 @@ impl Questions {
     /// The host's roots are others now.
     pub(super) fn forget_roots(&self) {
         self.state().roots = None;
+    }
+
+    /// A host is told to open a URL, which the server calls this: at the bound the oldest is forgotten.
+    fn opens(&self, url: &[u8], upward: &Arc<Upward>) {
+        let id = json::members(url).find(|entry| entry.is("elicitationId")).map(|entry| entry.value);
+        let Some(id) = id.filter(|id| id.starts_with(b"\"") && id.len() <= MAX_URL_ID) else { return };
+        let urls = &mut self.state().urls;
+        if urls.len() >= MAX_URLS {
+            urls.pop_front();
+        }
+        urls.push_back((Bytes::copy_from_slice(id), Arc::clone(upward)));
     }
 
     /// The server withdraws a question (CAN-1).
@@ -130,7 +149,7 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
 }
 
 /// The task that something belongs to, by its raw `_meta` (REL-2).
-fn task_of(meta: &[u8]) -> Option<Cow<'_, str>> {
+pub(super) fn task_of(meta: &[u8]) -> Option<Cow<'_, str>> {
     json::text_of(member(member(meta, RELATED_TASK)?, "taskId")?)
 }
 
@@ -172,6 +191,9 @@ fn ask(
     let Some(over) = connection.question_opens(request.id) else {
         return Err(refusal(code::INTERNAL_ERROR, "the request that this belongs to is over"));
     };
+    if let Some(params) = params.as_ref().filter(|params| method == Method::Elicit && is_url(Some(params))) {
+        questions.opens(params, &request.upward);
+    }
     let (reply, answer) = oneshot::channel();
     let (withdraw, withdrawn) = oneshot::channel();
     let number = {
@@ -208,9 +230,12 @@ fn ask(
 fn respond(connection: &Connection, questions: &Questions, id: &[u8], method: Method, answer: Option<AskAnswer>) {
     let revision = connection.revision();
     match answer {
-        Some(AskAnswer::Result(result)) if result.starts_with(b"{") => {
-            if method == Method::Roots && result.len() <= MAX_ROOTS {
-                questions.state().roots = Some(result.clone());
+        Some(AskAnswer::Result(mut result)) if result.starts_with(b"{") => {
+            if method == Method::Roots {
+                result = questions.may_know.told(&result).map_or(result, Bytes::from);
+                if result.len() <= MAX_ROOTS {
+                    questions.state().roots = Some(result.clone());
+                }
             }
             match sampled(method, &result, revision) {
                 Ok(None) => connection.respond(id, "result", &result),
@@ -256,14 +281,29 @@ fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<V
     Ok(Some(out))
 }
 
-/// What a legacy server had a URL opened for is done: told to the host whose request runs, as its own questions are.
-pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
-    let Some(params) = params.filter(|_| connection.modern().is_none()) else { return };
-    if let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"])
-        && id.of(line).starts_with(b"\"")
-        && let Some(request) = connection.attribute(stream, None, true)
-    {
-        request.upward.push_opened(line.slice(id.range()));
+/// A legacy server answers a request with an error that wants URLs opened first: what is told of them is for the host
+/// of that request (URL-1).
+pub(super) fn refused_for_urls(connection: &Connection, id: u64, data: &[u8]) {
+    let Some(questions) = connection.questions.get().filter(|_| connection.modern().is_none()) else { return };
+    let Some(upward) = connection.upward_of(id) else { return };
+    if let Some(urls) = json::members(data).find(|entry| entry.is("elicitations")) {
+        json::elements(urls.value).take(MAX_OPEN).for_each(|url| questions.opens(url, &upward));
+    }
+}
+
+/// What a legacy server had a URL opened for is done: told to the host that was to open it and to nobody else, also
+/// when its request is over (URL-1). One that no host was told to open is nothing to anybody.
+pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>) {
+    let (Some(params), Some(questions)) = (params, connection.questions.get()) else { return };
+    let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"]) else { return };
+    let id = id.of(line);
+    let found = {
+        let urls = &mut questions.state().urls;
+        let at = urls.iter().position(|(known, _)| json::text_of(known) == json::text_of(id));
+        at.and_then(|at| urls.remove(at))
+    };
+    if let Some((id, upward)) = found {
+        upward.push_opened(id);
     }
 }
 
@@ -275,33 +315,6 @@ pub(super) fn cancelled(connection: &Connection, line: &Bytes, index: &Index, pa
     {
         questions.withdraw(id.of(line));
     }
-}
-
-/// A log message of a server: to the request that it belongs to, when its host wants that level (LOG-1, LOG-2).
-pub(super) fn log(connection: &Connection, line: &Bytes, index: &Index, params: Option<Part>, stream: Option<u64>) {
-    let Some(params) = params else { return };
-    let Ok(([Some(level), logger, meta], _)) = pick(line, index, params, ["level", "logger", "_meta"]) else { return };
-    let Some(level) = LogLevel::parse(level.of(line)) else { return };
-    let task = meta.and_then(|meta| task_of(meta.of(line)));
-    let Some(request) = connection.attribute(stream, task.as_deref(), false) else { return };
-    if request.log.is_none_or(|wanted| level < wanted) {
-        return;
-    }
-    let mut message = LogMessage {
-        line: line.clone(),
-        params: params.span,
-        logger: logger.filter(|logger| logger.of(line).starts_with(b"\"")),
-        level,
-        server: connection.key.as_str().into(),
-    };
-    if let Some(clean) = connection.mask.without(params.span.of(line)) {
-        let logger = json::members(&clean).find(|entry| entry.is("logger") && entry.value.starts_with(b"\""));
-        let span = |start: usize, length: usize| Span { start: start as u32, end: (start + length) as u32 };
-        message.logger = logger.map(|logger| span(logger.at, logger.value.len()));
-        message.params = span(0, clean.len());
-        message.line = clean.into();
-    }
-    request.upward.push_log(message);
 }
 
 #[cfg(test)]

@@ -55,7 +55,12 @@ impl Connect for Processes {
             Ok(Reach::Launch(launch)) => launch,
             Ok(Reach::Remote(remote)) => {
                 let is_https = remote.url.scheme() == "https";
-                let tls = is_https.then(|| self.tls.get_or_init(http::tls).clone()).transpose()?;
+                let tls = match &remote.ca {
+                    _ if !is_https => None,
+                    // Read anew with each connection: it is a file of the operator, who may replace it.
+                    Some(file) => Some(http::tls(Some(file))?),
+                    None => Some(self.tls.get_or_init(|| http::tls(None)).clone()?),
+                };
                 let way = Http::new(remote, server.limits.max_result, tls, &self.tasks)?;
                 return Ok(Link { way: Way::Http(way), child: None });
             }

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio::time::{Instant, timeout_at};
 
-use super::Fault;
 use super::connection::Connection;
-use super::questions;
+use super::{Fault, logs, questions};
 use crate::ident::Kind;
+use crate::protocol::code;
 use crate::protocol::json::{self, Index, Malformed, Span};
 use crate::protocol::message::{Message, NoMessage, Part, Why, id_at_end, own_id, pick};
 use crate::protocol::meta::SUBSCRIPTION_ID;
@@ -172,6 +172,12 @@ impl Receiver {
 
     fn settle(&mut self, line: Bytes, id: u64, body: Result<Body, String>) {
         self.answered |= self.stream.is_some();
+        if let Ok(Body::Error(error)) = &body
+            && error.code == code::URL_REQUIRED
+        {
+            let data = error.data.map(|data| data.of(&line)).unwrap_or_default();
+            questions::refused_for_urls(&self.connection, id, data);
+        }
         let outcome = body.map(|body| Reply { line, body }).map_err(Fault::Invalid);
         self.connection.settle(id, outcome);
     }
@@ -202,8 +208,8 @@ impl Receiver {
                     self.connection.changed.task(&id, line.slice(params.span.range()));
                 }
             }
-            Some(Method::Message) => questions::log(&self.connection, line, &self.index, params, self.stream),
-            Some(Method::ElicitComplete) => questions::opened(&self.connection, line, &self.index, params, self.stream),
+            Some(Method::Message) => logs::take(&self.connection, line, &self.index, params, self.stream),
+            Some(Method::ElicitComplete) => questions::opened(&self.connection, line, &self.index, params),
             Some(Method::Cancelled) => questions::cancelled(&self.connection, line, &self.index, params),
             _ => {}
         }

@@ -3,9 +3,10 @@
 //! One client is its base: it lists, and serves all who may share it. Which others there are is decided by
 //! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,8 +19,10 @@ use super::gate::{Gate, Place};
 use super::held::Answer;
 use super::http::Repeated;
 use super::lease::{Choice, Held, Lease, Leases, choose};
+use super::list;
 use super::process::Pace;
 use super::reach::Connect;
+use super::roots::Roots;
 use super::subscription::Topic;
 use super::tasks::Driven;
 use super::{EraMemory, Fault, Offers};
@@ -66,6 +69,82 @@ pub enum Listing {
     Failed(Vec<Kind>),
 }
 
+/// Where a server's news go.
+pub struct News {
+    /// What it lists to all.
+    pub events: mpsc::Sender<Event>,
+    /// What is another on a connection that only some hosts have.
+    pub apart: mpsc::Sender<Apart>,
+}
+
+/// Something is another on a connection that only some hosts have.
+#[derive(Debug)]
+pub struct Apart {
+    /// At which server, by its place in the settings.
+    pub server: usize,
+    /// On whose connection; see [`Source::number`].
+    pub client: u64,
+    /// What.
+    pub change: Change,
+}
+
+/// What is another.
+#[derive(Debug)]
+pub enum Change {
+    /// Lists.
+    Lists,
+    /// These resources, by native URI.
+    Resources(BTreeSet<String>),
+}
+
+/// Where a host hears of changes of resources: where its requests go.
+pub struct Source {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    /// It is not ended while somebody waits for its word.
+    _held: Option<Held>,
+}
+
+impl Source {
+    /// Which of all connections; 0 = the one of its server that all share who may.
+    pub fn number(&self) -> u64 {
+        self.client.number
+    }
+
+    /// Has the server tell of a resource or task; whether it does.
+    pub async fn want(&self, topic: Topic, native: Arc<str>) -> Result<bool, Fault> {
+        // A modern server is told all of them at once, so they must not wait for each other.
+        let connection = self.client.connection().await?;
+        let _turn = match connection.modern() {
+            Some(_) => None,
+            None => Some(self.server.wanting.lock().await),
+        };
+        self.client.want(topic, native).await
+    }
+
+    /// Nobody wants to know of it any more, unless somebody does by now.
+    pub async fn unwant(&self, topic: Topic, native: &str, is_wanted: impl FnOnce() -> bool) {
+        let _turn = self.server.wanting.lock().await;
+        if !is_wanted() {
+            self.client.unwant(topic, native).await;
+        }
+    }
+}
+
+/// What a server lists on the connection of some hosts alone.
+pub struct OwnLists {
+    /// The state that it is of.
+    pub at: ListedAt,
+    /// The raw arrays of the pages, by kind.
+    pub lists: Vec<(Kind, Vec<Bytes>)>,
+}
+
+/// A state of what a server lists on one connection.
+pub struct ListedAt {
+    connection: Weak<Connection>,
+    version: u64,
+}
+
 /// One list of a server.
 #[derive(Debug)]
 pub struct Listed {
@@ -88,6 +167,7 @@ pub struct Server {
     leases: Leases,
     ground: Ground,
     gate: Gate,
+    roots: Roots,
     /// It was tried and does not speak the legacy era.
     modern_only: AtomicBool,
 }
@@ -157,17 +237,19 @@ impl Server {
         settings: ServerSettings,
         connect: Arc<dyn Connect>,
         memory: EraMemory,
-        events: mpsc::Sender<Event>,
+        news: News,
         tasks: &TaskTracker,
     ) -> Arc<Self> {
+        let News { events, apart } = news;
         let settings = Arc::new(settings);
-        let ground = Ground { index, settings: Arc::clone(&settings), connect, memory, events, tasks: tasks.clone() };
+        let ground =
+            Ground { index, settings: Arc::clone(&settings), connect, memory, events, apart, tasks: tasks.clone() };
         let base = Client::run(&ground, Lease::default());
         // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
         let (events, _) = mpsc::channel(1);
         let ground = Ground { events, ..ground };
         let wanting = tokio::sync::Mutex::default();
-        let gate = Gate::new(&settings.limits);
+        let (gate, roots) = (Gate::new(&settings.limits), Roots::new(&settings.roots));
         Arc::new(Self {
             settings,
             base,
@@ -175,6 +257,7 @@ impl Server {
             leases: Leases::default(),
             ground,
             gate,
+            roots,
             modern_only: AtomicBool::new(false),
         })
     }
@@ -187,6 +270,16 @@ impl Server {
     /// Its settings.
     pub fn settings(&self) -> &ServerSettings {
         &self.settings
+    }
+
+    /// What of a host's roots it may be told.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// A caller as it gets to know it: what its server may not be told of it is not declared either.
+    pub fn narrowed<'a>(&self, caller: &'a Caller) -> Cow<'a, Caller> {
+        self.roots.narrowed(caller)
     }
 
     /// Where it stands, now and later.
@@ -262,6 +355,42 @@ impl Server {
         }
     }
 
+    /// Whether it may list something else to this caller than to all: it has been told what that can do. Nothing is
+    /// known of that before its era is.
+    pub fn lists_apart(&self, caller: &Caller) -> bool {
+        let Some(nature) = self.base.nature() else { return false };
+        let caller = self.narrowed(caller);
+        match choose(&self.settings, nature, &caller, || true) {
+            Choice::Own(holder) => holder.declares(),
+            Choice::Base => false,
+        }
+    }
+
+    /// Whether what it listed to this caller still holds: nothing was said to be another, and it was not opened anew. While
+    /// it is not running nothing changes.
+    pub fn is_listed_as(&self, caller: &Caller, at: &ListedAt) -> bool {
+        let Some(nature) = self.base.nature() else { return true };
+        let client = match choose(&self.settings, nature, &self.narrowed(caller), || true) {
+            Choice::Own(holder) => self.leases.find(&holder),
+            Choice::Base => None,
+        };
+        client.and_then(|client| client.open_connection()).is_none_or(|connection| {
+            std::ptr::eq(at.connection.as_ptr(), Arc::as_ptr(&connection)) && connection.changed.version() == at.version
+        })
+    }
+
+    /// What it lists to this caller, of these kinds.
+    pub async fn own_lists(&self, caller: &Caller, kinds: &[Kind]) -> Result<OwnLists, Fault> {
+        let (connection, _, _held) = self.connection_for(caller).await?;
+        let at = ListedAt { connection: Arc::downgrade(&connection), version: connection.changed.version() };
+        let limit = self.settings.timeouts.start;
+        let mut lists = Vec::with_capacity(kinds.len());
+        for &kind in kinds {
+            lists.push((kind, list::all(&connection, kind, limit).await?.pages));
+        }
+        Ok(OwnLists { at, lists })
+    }
+
     /// Has its tools listed anew: it saw other headers in a call than it wanted (HDR-9).
     pub fn relist_tools(&self) {
         if let Some(connection) = self.base.open_connection() {
@@ -269,23 +398,23 @@ impl Server {
         }
     }
 
-    /// Has it tell of a resource or task; whether it does.
-    pub async fn want(&self, topic: Topic, native: Arc<str>) -> Result<bool, Fault> {
-        // A modern server is told all of them at once, so they must not wait for each other.
-        let connection = self.base.connection().await?;
-        let _turn = match connection.modern() {
-            Some(_) => None,
-            None => Some(self.wanting.lock().await),
-        };
-        self.base.want(topic, native).await
+    /// Where all hear of what a server tells all of them.
+    pub fn source(self: &Arc<Self>) -> Source {
+        Source { server: Arc::clone(self), client: Arc::clone(&self.base), _held: None }
     }
 
-    /// Nobody wants to know of it any more, unless somebody does by now.
-    pub async fn unwant(&self, topic: Topic, native: &str, is_wanted: impl FnOnce() -> bool) {
-        let _turn = self.wanting.lock().await;
-        if !is_wanted() {
-            self.base.unwant(topic, native).await;
+    /// Where a caller hears of changes of resources. What a legacy server does for a caller it does on the connection of
+    /// that caller, and tells of there; a modern one keeps nothing for anybody.
+    pub async fn source_for(self: &Arc<Self>, caller: &Caller) -> Result<Source, Fault> {
+        if !self.lists_apart(caller) {
+            return Ok(self.source());
         }
+        Ok(match self.connection_for(&self.narrowed(caller)).await? {
+            (connection, _, Some(held)) if connection.modern().is_none() => {
+                Source { server: Arc::clone(self), client: Arc::clone(&held.0), _held: Some(held) }
+            }
+            _ => self.source(),
+        })
     }
 
     /// Sends a request and waits for its answer; dropping the future cancels it. See [`Server::begin`].

@@ -300,6 +300,13 @@ impl Failure {
         Self { data, ..Self::plain(code::INVALID_PARAMS, "requestState is unknown or has expired") }
     }
 
+    /// A `requestState` of a call that is open in another process, or was in one that has ended (MLB-9).
+    pub(super) fn state_of_another_process() -> Self {
+        let message = "The call of this requestState is not open in this process: it is open in another one behind the \
+                       same address, which needs stickiness by caller, or its process has ended; begin the call anew";
+        Self { message: message.to_owned(), ..Self::expired_state() }
+    }
+
     /// A server says that headers and body of what we sent do not fit (HDR-9).
     pub(super) fn headers_refused(server: &ServerKey) -> Self {
         Self::invalid_result(server, HEADERS_REFUSED)

@@ -13,7 +13,8 @@ use super::refused::Refused;
 use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
-use crate::catalog::{Catalogue, Given, naming, uri};
+use crate::catalog::uri::{self, Expose};
+use crate::catalog::{Catalogue, Given, naming};
 use crate::downstream::{Answer, Item, Server, Topic};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{Ask, Charge, Extent, Permit, Refusal, Terms};
@@ -77,16 +78,20 @@ impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
-        let mut catalogue = self.lists.catalogue(self.sight_of(caller));
+        let mut catalogue = self.audiences.catalogue(caller);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
             if let Some(after) = self.policy.is_flooding(&caller.principal) {
                 return Err(Failure::flood(after));
             }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
-            Box::pin(self.wait_for_owner(call, caller, &name)).await;
-            catalogue = self.lists.catalogue(self.sight_of(caller));
-            way = self.resolve(&catalogue, call, caller, &name);
+            for apart in [false, true] {
+                if way.is_none() {
+                    Box::pin(self.wait_for_owner(call, caller, &name, apart)).await;
+                    catalogue = self.audiences.catalogue(caller);
+                    way = self.resolve(&catalogue, call, caller, &name);
+                }
+            }
             way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
         let Some(way) = way else {
@@ -94,6 +99,8 @@ impl Gateway {
             return Err(Failure::unknown(call, &name, caller.revision));
         };
         let server = Arc::clone(&self.servers[way.server]);
+        let declared = &caller.capabilities;
+        let caller = &*server.narrowed(caller);
         // What the server gets is what is decided about.
         let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
         let changed = replaced.map(|arguments| call.with_arguments(arguments));
@@ -118,9 +125,22 @@ impl Gateway {
             }
             check(server.key(), answer, caller.revision)
         };
+        let localise = |method, params: &[u8]| self.localise_question(method, params, caller, way.server);
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
         let (permit, item) = (&permit, way.item());
-        let exchange = Exchange { bridge, seal, server: &server, permit, call, item, caller, upward, finish: &finish };
+        let exchange = Exchange {
+            bridge,
+            seal,
+            server: &server,
+            permit,
+            call,
+            item,
+            caller,
+            declared,
+            upward,
+            localise: &localise,
+            finish: &finish,
+        };
         let mut outcome = exchange.go().await;
         // The operator says that twice is as good as once (D015).
         let retry_safe = way.given.as_ref().is_some_and(|given| given.retry_safe);
@@ -145,7 +165,7 @@ impl Gateway {
         let deadline = Instant::now() + RELIST;
         loop {
             // It may be known already; and an earlier change may be told only now.
-            let way = self.resolve(&self.lists.catalogue(self.sight_of(caller)), call, caller, name)?;
+            let way = self.resolve(&self.audiences.catalogue(caller), call, caller, name)?;
             if way.server != old.server || way.mirror != old.mirror {
                 return Some(way).filter(|way| way.server == old.server);
             }
@@ -160,7 +180,7 @@ impl Gateway {
             return Ok(());
         }
         let name = json::text_of(call.target()).unwrap_or_default();
-        let catalogue = self.lists.catalogue(self.sight_of(caller));
+        let catalogue = self.audiences.catalogue(caller);
         let route = catalogue.resolve(Kind::Tool, &name).or_else(|| catalogue.alias(&name));
         let mirror = route.and_then(|route| route.mirror.as_deref());
         let given = route.and_then(|route| route.given.as_deref());
@@ -267,8 +287,9 @@ impl Gateway {
         self.decided(&Ask { principal: &caller.principal, arguments, extent, charge }, &way.terms, server)
     }
 
-    /// An item may be asked for before its server has listed: it is waited for once (N-9), as long as a list waits.
-    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str) {
+    /// An item may be asked for before its server has listed, to all or to this caller alone (`apart`): it is waited for
+    /// once (N-9), as long as a list waits.
+    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str, apart: bool) {
         let deadline = Instant::now() + LIST_DEADLINE;
         let kinds: &[Kind] = match call.kind() {
             Target::Tool => &[Kind::Tool],
@@ -276,10 +297,13 @@ impl Gateway {
             Target::Uri => &BY_URI,
             Target::Task => &[],
         };
+        let may_own = |server: usize| kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
+        if apart {
+            return self.audiences.settle(caller, deadline, may_own).await;
+        }
         let view = self.lists.show(self.sight_of(caller));
         for server in self.lists.unsettled(kinds) {
-            let may_own = kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
-            if may_own && view.shows(server) {
+            if may_own(server) && view.shows(server) {
                 for &kind in kinds {
                     self.lists.settle_server(server, kind, deadline).await;
                 }
@@ -296,7 +320,7 @@ impl Gateway {
                 self.lists.settle(kind).await;
             }
         }
-        let catalogue = self.lists.catalogue(sight);
+        let catalogue = self.audiences.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
         let Some(route) = catalogue.resolve_uri(uri, learned) else { return Ok(None) };
         let offered = self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe);
@@ -305,9 +329,12 @@ impl Gateway {
         };
         let server = &self.servers[route.server];
         self.admit_subscription(caller, &terms, server)?;
-        let place = (route.server, Topic::Resource, &*route.native);
-        let held = self.subscriptions.subscribe(place, server, (sight, uri), updates).await;
-        held.map_err(|fault| Failure::of_server(server.key(), &fault))
+        let held = async {
+            let source = server.source_for(caller).await?;
+            let place = (route.server, Topic::Resource, &*route.native);
+            self.subscriptions.subscribe(place, source, (sight, uri), updates).await
+        };
+        held.await.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 
     /// A completion: empty where the server has none, does not know, or is slow (CMP-3, CMP-4).
@@ -345,7 +372,6 @@ impl Gateway {
     }
 
     /// The URIs of a result as hosts see them; what it names is learned (RES-1, RES-2).
-    /// By the catalogue of now: lists may have come while the call ran.
     fn localise(&self, answer: Answer, call: &Call, caller: &Caller, server: usize) -> Answer {
         let Body::Result(spans) = &answer.reply.body else { return answer };
         match self.localised(spans.whole.of(&answer.reply.line), call.method(), caller, server) {
@@ -356,18 +382,38 @@ impl Gateway {
 
     /// The same of a raw result object; `None` when nothing changes.
     pub(super) fn localised(&self, result: &[u8], method: Method, caller: &Caller, server: usize) -> Option<Vec<u8>> {
-        let catalogue = self.lists.catalogue(self.sight_of(caller));
+        self.expose(caller, server, |expose| uri::rewrite_result(result, method, expose))
+    }
+
+    /// The same of what a server asks: links stand in the results of tools that it tells a model of (MRT-4).
+    pub(super) fn localise_question(
+        &self,
+        method: Method,
+        params: &[u8],
+        caller: &Caller,
+        server: usize,
+    ) -> Option<Vec<u8>> {
+        self.expose(caller, server, |expose| uri::rewrite_question(params, method, expose))
+    }
+
+    /// By the catalogue of now: lists may have come while the call ran.
+    fn expose(
+        &self,
+        caller: &Caller,
+        server: usize,
+        walk: impl FnOnce(Expose<'_>) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let catalogue = self.audiences.catalogue(caller);
         if !catalogue.rewrites_uris(server) {
             return None;
         }
-        let mut expose = |native: &str| {
+        walk(&mut |native| {
             self.learned.learn(&caller.principal, server, native);
             match catalogue.expose_uri(server, native) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(exposed) => Some(exposed),
             }
-        };
-        uri::rewrite_result(result, method, &mut expose)
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //! once it has settled, and only when what they see is different.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
-use crate::downstream::{Event, Listed, Listing, Offers};
+use crate::downstream::{Apart, Change, Event, Listed, Listing, Offers};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Class, Policy};
 use crate::protocol::version::Era;
@@ -24,7 +24,7 @@ use crate::protocol::version::Era;
 /// How long hosts wait for servers that never listed, once (§9).
 pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
 /// A change is told when nothing more has changed for this long…
-const QUIET: Duration = Duration::from_millis(200);
+pub(super) const QUIET: Duration = Duration::from_millis(200);
 /// …and at the latest after this (contract §4: within a second of being known).
 const LATEST: Duration = Duration::from_millis(800);
 /// How long a legacy list holds when its server tells of changes (CCH-3).
@@ -57,8 +57,12 @@ pub(super) struct Lists {
     budget: usize,
     /// By sight; first the profiles, to everybody.
     shows: ArcSwap<Vec<Arc<Show>>>,
+    /// How many profiles there are.
+    profiles: usize,
     /// Which sight a class has through a profile, where there are classes.
     sights: ArcSwap<HashMap<(usize, Class), Sight>>,
+    /// Counts changes of the parts.
+    version: AtomicU64,
     /// Held while a list is put in or a catalogue is built, never over an await.
     parts: Mutex<Vec<Part>>,
     /// How many servers have had their chance to list a kind.
@@ -109,16 +113,20 @@ impl std::ops::Deref for Shown {
 
 /// What hosts see, in short, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen([Fingerprint; 4]);
+pub struct Seen {
+    kinds: [Fingerprint; 4],
+    /// Counts changes of what only some hosts see: they look for themselves.
+    apart: u64,
+}
 
 impl Seen {
-    fn of(catalogue: &Catalogue) -> Self {
-        Self(Kind::ALL.map(|kind| catalogue.fingerprint_of(kind)))
+    pub(super) fn of(catalogue: &Catalogue) -> Self {
+        Self { kinds: Kind::ALL.map(|kind| catalogue.fingerprint_of(kind)), apart: 0 }
     }
 
     /// Of one kind.
     pub fn kind(&self, kind: Kind) -> Fingerprint {
-        self.0[kind.index()]
+        self.kinds[kind.index()]
     }
 }
 
@@ -194,8 +202,10 @@ impl Lists {
             places,
             policy,
             budget,
+            profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
             sights: ArcSwap::default(),
+            version: AtomicU64::new(0),
             parts: Mutex::new(parts),
             settled: watch::Sender::new([0; 4]),
             deadline: OnceLock::new(),
@@ -207,13 +217,15 @@ impl Lists {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `tasks` of
-    /// tasks.
+    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `tasks` of tasks,
+    /// `look_again` of what is listed to some hosts alone and is another now, which `apart` says.
     pub(super) async fn follow(
         &self,
         mut events: mpsc::Receiver<Event>,
-        updated: impl Fn(usize, &BTreeSet<String>),
+        mut apart: mpsc::Receiver<Apart>,
+        updated: impl Fn((usize, u64), &BTreeSet<String>),
         tasks: impl Fn(usize, BTreeMap<String, Bytes>),
+        look_again: impl Fn(),
     ) {
         // When to tell of what changed, and when at the latest.
         let mut tell: Option<(Instant, Instant)> = None;
@@ -231,7 +243,7 @@ impl Lists {
                     };
                     let taken = self.take(event);
                     if let Some((server, resources)) = &taken.updated {
-                        updated(*server, resources);
+                        updated((*server, 0), resources);
                     }
                     if taken.changed {
                         let now = Instant::now();
@@ -239,11 +251,18 @@ impl Lists {
                         tell = Some((now + QUIET, latest));
                     }
                 }
+                Some(Apart { server, client, change }) = apart.recv() => match change {
+                    Change::Lists => look_again(),
+                    Change::Resources(resources) => updated((server, client), &resources),
+                },
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
                     for (sight, show) in self.shows.load().iter().enumerate() {
                         let seen = Seen::of(&self.catalogue(Sight(sight)));
-                        show.changes.send_if_modified(|known| std::mem::replace(known, seen) != seen);
+                        show.changes.send_if_modified(|known| {
+                            let seen = Seen { apart: known.apart, ..seen };
+                            std::mem::replace(known, seen) != seen
+                        });
                     }
                 }
             }
@@ -277,6 +296,7 @@ impl Lists {
         }
         let settled = Kind::ALL.map(|kind| parts.iter().filter(|part| part.lists[kind.index()].settled).count());
         if taken.changed {
+            self.version.fetch_add(1, Ordering::AcqRel);
             self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
         }
         drop(parts);
@@ -313,7 +333,7 @@ impl Lists {
         };
         // What is there already is no change.
         let seen = Seen::of(&self.catalogue(sight));
-        self.shows.load()[sight.0].changes.send_replace(seen);
+        self.shows.load()[sight.0].changes.send_modify(|known| *known = Seen { apart: known.apart, ..seen });
         sight
     }
 
@@ -324,30 +344,69 @@ impl Lists {
         if show.stale.load(Ordering::Acquire) {
             let parts = self.parts();
             if show.stale.swap(false, Ordering::AcqRel) {
-                let contribution = |(server, (part, place)): (usize, (&Part, &Place))| {
-                    if part.lists.iter().all(|list| list.items.is_none()) {
-                        return None;
-                    }
-                    let has = |kind| part.offers.as_ref().is_some_and(|offers| offers.of(kind).is_some());
-                    let lists = Kind::ALL.map(|kind| part.lists[kind.index()].items.clone().filter(|_| has(kind)));
-                    Some((server, place.http, lists))
-                };
-                let known: Vec<_> = parts.iter().zip(&self.places).enumerate().filter_map(contribution).collect();
-                let contributions: Vec<_> = known
-                    .iter()
-                    .map(|(server, http, lists)| Contribution {
-                        server: *server,
-                        key: &self.places[*server].key,
-                        prefix: &self.places[*server].prefix,
-                        http: *http,
-                        parts: Kind::ALL.map(|kind| lists[kind.index()].as_ref()),
-                    })
-                    .collect();
-                let built = Catalogue::build(&contributions, &self.policy, self.budget, &show.view);
-                show.current.store(Arc::new(built));
+                show.current.store(Arc::new(self.merge(&parts, &show.view, |_, _| None)));
             }
         }
         show.current.load_full()
+    }
+
+    /// The same with these in the place of what servers list to all.
+    pub(super) fn build(&self, sight: Sight, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+        let view = self.show(sight);
+        self.merge(&self.parts(), &view, own)
+    }
+
+    fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+        let contribution = |(server, (part, place)): (usize, (&Part, &Place))| {
+            let items = |kind: Kind| own(server, kind).or_else(|| part.lists[kind.index()].items.clone());
+            let items = Kind::ALL.map(items);
+            if items.iter().all(Option::is_none) {
+                return None;
+            }
+            let has = |kind| part.offers.as_ref().is_some_and(|offers| offers.of(kind).is_some());
+            let lists = Kind::ALL.map(|kind| items[kind.index()].clone().filter(|_| has(kind)));
+            Some((server, place.http, lists))
+        };
+        let known: Vec<_> = parts.iter().zip(&self.places).enumerate().filter_map(contribution).collect();
+        let contributions: Vec<_> = known
+            .iter()
+            .map(|(server, http, lists)| Contribution {
+                server: *server,
+                key: &self.places[*server].key,
+                prefix: &self.places[*server].prefix,
+                http: *http,
+                parts: Kind::ALL.map(|kind| lists[kind.index()].as_ref()),
+            })
+            .collect();
+        Catalogue::build(&contributions, &self.policy, self.budget, view)
+    }
+
+    /// Counts changes of what servers list to all.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether a server lists just this to all.
+    pub(super) fn lists_same(&self, server: usize, items: &catalog::Part) -> bool {
+        let parts = self.parts();
+        parts[server].lists[items.kind().index()].items.as_ref().is_some_and(|known| known.same_as(items))
+    }
+
+    /// How many profiles there are.
+    pub(super) fn profiles(&self) -> usize {
+        self.profiles
+    }
+
+    /// What hosts were told last.
+    pub(super) fn seen(&self, sight: Sight) -> Seen {
+        *self.shows.load()[sight.0].changes.borrow()
+    }
+
+    /// What some hosts see alone is another now: they look for themselves.
+    pub(super) fn tick(&self) {
+        for show in self.shows.load().iter() {
+            show.changes.send_modify(|seen| seen.apart += 1);
+        }
     }
 
     /// Waits until every server has listed this kind or failed, but together with all other waits not past the
@@ -417,9 +476,14 @@ impl Lists {
         kept.push_back(Kept { since, sight, catalogue: Arc::clone(catalogue) });
     }
 
-    /// The catalogue that showed this, when it is still there (PAG-4).
-    pub(super) fn recall(&self, sight: Sight, kind: Kind, fingerprint: &[u8]) -> Option<Arc<Catalogue>> {
-        let current = self.catalogue(sight);
+    /// The catalogue that showed this, when it is the `current` one of its host or still there (PAG-4).
+    pub(super) fn recall(
+        &self,
+        current: Arc<Catalogue>,
+        sight: Sight,
+        kind: Kind,
+        fingerprint: &[u8],
+    ) -> Option<Arc<Catalogue>> {
         if current.fingerprint_of(kind).as_bytes() == fingerprint {
             return Some(current);
         }
@@ -445,6 +509,11 @@ impl Lists {
     /// What a server offers, when it has said so.
     pub(super) fn offers_of(&self, server: usize) -> Option<Offers> {
         self.parts()[server].offers.clone()
+    }
+
+    /// What the operator changes about a server's tools.
+    pub(super) fn overrides_of(&self, server: usize) -> &[OverrideSettings] {
+        &self.places[server].overrides
     }
 
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.

@@ -3,6 +3,7 @@
 //! Speaks the language of the middle: modern and stateless, the bytes of whoever wrote them. Upstream adapters
 //! bring requests in and write answers out in the words of their host's revision.
 
+mod audiences;
 mod bridge;
 mod fault;
 mod invoke;
@@ -33,9 +34,10 @@ pub use tasks::TaskState;
 use crate::caller::Caller;
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
-use crate::downstream::Server;
+use crate::downstream::{News, Server};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Clock, Policy, RulesError};
+use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
@@ -56,6 +58,7 @@ fn clock() -> Clock {
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
     lists: Arc<Lists>,
+    audiences: Arc<Audiences>,
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
@@ -87,12 +90,18 @@ impl Gateway {
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
-        let servers = settings
+        let (apart, told_apart) = mpsc::channel(EVENTS);
+        let servers: Vec<_> = settings
             .servers
             .into_iter()
             .enumerate()
-            .map(|(n, server)| Server::run(n, server, Arc::clone(&connect), memory.clone(), events.clone(), tasks))
+            .map(|(n, server)| {
+                let news = News { events: events.clone(), apart: apart.clone() };
+                Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
+            })
             .collect();
+        let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), tasks.clone());
+        let looking = Arc::clone(&audiences);
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
             let spell = |server, sight, native: &str, below| {
@@ -104,14 +113,16 @@ impl Gateway {
                 let route = catalogue.resolve_uri(&exposed, owner)?;
                 (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
             };
-            let updated = |server, natives: &_| {
-                telling.updated(server, natives, |sight, native, below| spell(server, sight, native, below));
+            let updated = |(server, source), natives: &_| {
+                let spell = |sight, native: &str, below| spell(server, sight, native, below);
+                telling.updated((server, source), natives, spell);
             };
-            following.follow(told, updated, |server, tasks| telling.tasks(server, tasks)).await;
+            let tell_tasks = |server, tasks| telling.tasks(server, tasks);
+            following.follow(told, told_apart, updated, tell_tasks, || looking.look_again()).await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self { servers, lists, policy, instructions, seal, bridge, learned, subscriptions }))
+        Ok(Arc::new(Self { servers, lists, audiences, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -149,6 +160,11 @@ impl Gateway {
     /// Tells of changes of what is seen.
     pub fn changes(&self, sight: Sight) -> watch::Receiver<Seen> {
         self.lists.changes(sight)
+    }
+
+    /// What a caller sees, in short: its own, where servers list something else to it than to all.
+    pub fn seen(&self, caller: &Caller) -> Seen {
+        self.audiences.seen(caller)
     }
 
     /// What is known now of the instructions for the model.

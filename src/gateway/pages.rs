@@ -3,9 +3,10 @@
 //! A cursor is a seal: it names the snapshot, the place in it and who may go on there. Native cursors never leave.
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::seal::Purpose;
-use super::{Failure, Gateway, ItemList};
+use super::{Failure, Gateway, ItemList, LIST_DEADLINE};
 use crate::caller::Caller;
 use crate::ident::Kind;
 use crate::protocol::json;
@@ -27,20 +28,22 @@ impl Gateway {
     /// A list for this host, when every server had its chance to list (LST-1); from the cursor on, a raw string.
     pub async fn list(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
         if cursor.is_none() {
+            let deadline = Instant::now() + LIST_DEADLINE;
             self.lists.settle(kind).await;
+            self.audiences.settle(caller, deadline, |_| true).await;
         }
         self.page(kind, caller, cursor)
     }
 
     /// The same at once, when there is nothing to wait for.
     pub fn list_now(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Option<Result<ItemList, Failure>> {
-        self.lists.is_settled(kind).then(|| self.page(kind, caller, cursor))
+        (self.lists.is_settled(kind) && self.audiences.is_settled(caller)).then(|| self.page(kind, caller, cursor))
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
         let sight = self.sight_of(caller);
         let (catalogue, offset) = match cursor {
-            None => (self.lists.catalogue(sight), 0),
+            None => (self.audiences.catalogue(caller), 0),
             Some(raw) => self.open(kind, caller, raw).ok_or_else(Failure::bad_cursor)?,
         };
         let (items, next) = if catalogue.entries(kind) <= PAGE {
@@ -74,7 +77,9 @@ impl Gateway {
         let own = usize::from(cursor.kind) == kind.index()
             && cursor.profile as usize == caller.profile
             && cursor.principal == caller.principal.as_str();
-        let catalogue = own.then(|| self.lists.recall(self.sight_of(caller), kind, &cursor.fingerprint))??;
+        let current = || self.audiences.catalogue(caller);
+        let catalogue =
+            own.then(|| self.lists.recall(current(), self.sight_of(caller), kind, &cursor.fingerprint))??;
         let offset = usize::try_from(cursor.offset).ok().filter(|&offset| offset < catalogue.entries(kind))?;
         Some((catalogue, offset))
     }

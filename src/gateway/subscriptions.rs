@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OnceCell};
 use tokio_util::task::TaskTracker;
 
 use super::Sight;
-use crate::downstream::{Fault, Server, Topic};
+use crate::downstream::{Fault, Source, Topic};
 
 /// What one stream or session holds at most (OBS-3).
 const MAX_HELD: usize = 1024;
@@ -85,10 +85,11 @@ pub(super) struct Subscriptions {
 
 type Table = HashMap<Key, Entry>;
 
-/// A resource or task of a server, by native URI or id.
+/// A resource or task of a server, by native URI or id, on one of its connections.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     server: usize,
+    source: u64,
     topic: Topic,
     native: Arc<str>,
 }
@@ -121,7 +122,7 @@ pub struct Held {
     key: Key,
     number: u64,
     table: Weak<Mutex<Table>>,
-    server: Arc<Server>,
+    source: Arc<Source>,
     tasks: TaskTracker,
 }
 
@@ -133,12 +134,12 @@ impl Subscriptions {
     /// Subscribes `updates` to a resource or task of a server, by its place; nothing when the server does not tell of it.
     pub(super) async fn subscribe(
         &self,
-        (index, topic, native): (usize, Topic, &str),
-        server: &Arc<Server>,
+        (server, topic, native): (usize, Topic, &str),
+        source: Source,
         (sight, exposed): (Sight, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
-        let key = Key { server: index, topic, native: native.into() };
+        let key = Key { server, source: source.number(), topic, native: native.into() };
         let number = {
             static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
             NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -159,11 +160,11 @@ impl Subscriptions {
             key,
             number,
             table: Arc::downgrade(&self.table),
-            server: Arc::clone(server),
+            source: Arc::new(source),
             tasks: self.tasks.clone(),
         };
         let native = Arc::clone(&held.key.native);
-        let accepted = accepted.get_or_try_init(|| server.want(topic, native)).await?;
+        let accepted = accepted.get_or_try_init(|| held.source.want(topic, native)).await?;
         Ok(accepted.then_some(held))
     }
 
@@ -173,11 +174,11 @@ impl Subscriptions {
     /// below one that was named.
     pub(super) fn updated(
         &self,
-        server: usize,
+        (server, source): (usize, u64),
         natives: &BTreeSet<String>,
         spell: impl Fn(Sight, &str, Below) -> Option<Arc<str>>,
     ) {
-        let is_of_server = |key: &Key| key.server == server && key.topic == Topic::Resource;
+        let is_of_server = |key: &Key| (key.server, key.source) == (server, source) && key.topic == Topic::Resource;
         // By sight, before the table is held: a spelling may need a catalogue to be built.
         let sights: BTreeSet<Sight> = {
             let table = lock(&self.table);
@@ -191,7 +192,7 @@ impl Subscriptions {
                 .filter_map(|(sight, below)| Some(((sight, below), spell(sight, native, below)?)))
                 .collect();
             let table = lock(&self.table);
-            let exact = table.get(&Key { server, topic: Topic::Resource, native: native.as_str().into() });
+            let exact = table.get(&Key { server, source, topic: Topic::Resource, native: native.as_str().into() });
             if let Some(entry) = exact {
                 entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
                 continue;
@@ -219,7 +220,9 @@ impl Subscriptions {
     pub(super) fn tasks(&self, server: usize, tasks: BTreeMap<String, Bytes>) {
         let table = lock(&self.table);
         for (native, state) in tasks {
-            let Some(entry) = table.get(&Key { server, topic: Topic::Task, native: native.into() }) else { continue };
+            let Some(entry) = table.get(&Key { server, source: 0, topic: Topic::Task, native: native.into() }) else {
+                continue;
+            };
             for holder in &entry.holders {
                 if let Some(updates) = holder.updates.upgrade() {
                     updates.push_task(&holder.exposed, state.clone());
@@ -248,9 +251,9 @@ impl Drop for Held {
         }
         table.remove(&self.key);
         drop(table);
-        let (server, key) = (Arc::clone(&self.server), self.key.clone());
+        let (source, key) = (Arc::clone(&self.source), self.key.clone());
         self.tasks.spawn(async move {
-            server.unwant(key.topic, &key.native, || lock(&shared).contains_key(&key)).await;
+            source.unwant(key.topic, &key.native, || lock(&shared).contains_key(&key)).await;
         });
     }
 }

@@ -142,7 +142,7 @@ impl Gateway {
         let line = &answer.reply.line;
         match answer.reply.body {
             Body::Error(error) if error.code == code::MISSING_CAPABILITY => {
-                Err(missing(server.key(), caller, &answer, &error))
+                Err(missing(server.key(), caller.revision, &caller.capabilities, &answer, &error))
             }
             // In our words, as the server's own may name its id.
             Body::Error(error) if error.code == code::INVALID_PARAMS => {
@@ -185,7 +185,8 @@ impl Gateway {
         }
         let server = &self.servers[task.server];
         let place = (task.server, Topic::Task, &*task.native);
-        let held = self.subscriptions.subscribe(place, server, (self.sight_of(caller), exposed), updates).await;
+        let held =
+            self.subscriptions.subscribe(place, server.source(), (self.sight_of(caller), exposed), updates).await;
         held.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 
@@ -228,7 +229,8 @@ impl Gateway {
             } else if entry.is("taskId") {
                 exposed
             } else if entry.is("inputRequests") && is_object {
-                changed = questions(line, entry.value, key, &caller.capabilities)?;
+                let localise = |method, params: &[u8]| self.localise_question(method, params, caller, server);
+                changed = questions(line, entry.value, key, &caller.capabilities, localise)?;
                 &changed
             } else if entry.is("error") && is_object {
                 match self.error_of(server, caller, entry.value) {

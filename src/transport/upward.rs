@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -92,10 +92,18 @@ pub enum Happening {
     Opened(Bytes),
 }
 
+/// The session that a request belongs to: hears what comes for its host when the request itself is over.
+pub trait Later: Send + Sync {
+    /// What a URL was opened for is done; the raw `elicitationId`.
+    fn opened(&self, id: &Bytes);
+}
+
 /// The queue of one request.
 #[derive(Default)]
 pub struct Upward {
     state: Mutex<State>,
+    /// Set right after it was made, for a host that can be told of what is later.
+    later: OnceLock<Weak<dyn Later>>,
 }
 
 #[derive(Default)]
@@ -113,6 +121,8 @@ struct State {
     held: Option<Progress>,
     /// Why the host gave up; empty when it did not say.
     given_up: Option<Box<str>>,
+    /// The request has its answer.
+    over: bool,
     /// The task of the request.
     waker: Option<Waker>,
 }
@@ -123,6 +133,12 @@ const MAX_REASON: usize = 256;
 impl Upward {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What comes when the request is over goes there.
+    pub fn then(&self, later: Weak<dyn Later>) {
+        // Once; it has one session.
+        let _ = self.later.set(later);
     }
 
     /// The host gives up, for this reason (CAN-5); the first one counts.
@@ -218,9 +234,17 @@ impl Upward {
         enqueue(self.state(), Happening::Log(message));
     }
 
-    /// Tells the host that what it opened a URL for is done; the raw `elicitationId`.
+    /// Tells the host that what it opened a URL for is done; the raw `elicitationId`. Most users are slower than the
+    /// request that asked them (URL-1).
     pub fn push_opened(&self, id: Bytes) {
-        enqueue(self.state(), Happening::Opened(id));
+        let state = self.state();
+        if !state.over && state.given_up.is_none() {
+            return enqueue(state, Happening::Opened(id));
+        }
+        drop(state);
+        if let Some(later) = self.later.get().and_then(Weak::upgrade) {
+            later.opened(&id);
+        }
     }
 
     /// Takes a question of the server in; gives it back when too many wait. Called by the server's reader.
@@ -269,6 +293,7 @@ impl Upward {
     /// What is left when the answer is there: the progress held back is always told (PRG-5).
     pub fn rest(&self) -> Vec<Happening> {
         let mut state = self.state();
+        state.over = true;
         let held = state.held.take().map(Happening::Progress);
         state.waiting.drain(..).chain(held).collect()
     }
@@ -364,6 +389,31 @@ mod tests {
         tokio::join!(telling, pushing);
         assert_eq!(told, BURST);
         assert_eq!(start.elapsed(), REFILL);
+    }
+
+    #[tokio::test]
+    async fn url1_what_was_opened_is_told_to_the_session_when_the_request_is_over() {
+        struct Told(Mutex<Vec<Bytes>>);
+        impl Later for Told {
+            fn opened(&self, id: &Bytes) {
+                self.0.lock().unwrap().push(id.clone());
+            }
+        }
+        let told = std::sync::Arc::new(Told(Mutex::default()));
+        let session: std::sync::Arc<dyn Later> = told.clone();
+        let (answered, given_up) = (Upward::default(), Upward::default());
+        for upward in [&answered, &given_up] {
+            upward.then(std::sync::Arc::downgrade(&session));
+            upward.push_opened("in time".into());
+            assert!(matches!(upward.happening().await, Happening::Opened(id) if id == "in time"));
+        }
+        answered.rest();
+        answered.push_opened("one".into());
+        given_up.give_up("");
+        given_up.push_opened("two".into());
+        assert_eq!(*told.0.lock().unwrap(), ["one", "two"]);
+        drop((told, session));
+        answered.push_opened("nobody is there".into());
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! (D059). Policy is asked in the gateway; this is only about words.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ use crate::protocol::message::{Message, NoMessage, Part, Why};
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::outbox::Outbox;
-use crate::transport::upward::{AskAnswer, Happening, Upward};
+use crate::transport::upward::{AskAnswer, Happening, Later, Upward};
 
 /// Requests of one host that run at once, at most.
 const MAX_RUNNING: usize = 4096;
@@ -63,7 +63,6 @@ pub(super) struct Session {
     closed: CancellationToken,
 }
 
-#[derive(Default)]
 struct State {
     /// What `initialize` agreed on.
     legacy: Option<Revision>,
@@ -79,13 +78,17 @@ struct State {
     updates: Option<Arc<Updates>>,
     /// What changed before that: it is told with it.
     missed: BTreeSet<Kind>,
-    /// The lists that it got last, by kind.
+    /// The lists that it got last, by kind, and those that it was told of last.
     listed: [Option<Fingerprint>; 4],
+    told: Seen,
 }
 
 /// A listen stream.
 struct Stream {
     listen: Arc<Listen>,
+    /// Who opened it, and the lists that it was told of last.
+    caller: Caller,
+    told: Seen,
     /// What changed before its first message, which says what is honoured (SUB-3); `None` = that was sent.
     early: Option<BTreeSet<Kind>>,
     /// Ends what tells of single resources on it.
@@ -115,8 +118,28 @@ impl Drop for Running {
     }
 }
 
+impl Later for Session {
+    fn opened(&self, id: &Bytes) {
+        if self.state().legacy == Some(Revision::V2025_11_25) && !self.outbox.is_full() {
+            write::opened(&mut self.outbox.message(), id);
+        }
+    }
+}
+
 impl Session {
     pub(super) fn new(gateway: Arc<Gateway>, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+        let state = State {
+            legacy: None,
+            capabilities: Capabilities::default(),
+            initialized: false,
+            log_level: None,
+            listens: Vec::new(),
+            subscribed: Subscribed::default(),
+            updates: None,
+            missed: BTreeSet::new(),
+            listed: [None; 4],
+            told: *gateway.changes(gateway.sight(&Principal::stdio(), PROFILE)).borrow(),
+        };
         Arc::new(Self {
             gateway,
             outbox,
@@ -124,7 +147,7 @@ impl Session {
             running: DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), 4),
             bytes: Default::default(),
             freed: tokio::sync::Notify::new(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             asked: Arc::default(),
             closed: CancellationToken::new(),
         })
@@ -315,6 +338,8 @@ impl Session {
                         let before = state.subscribed.clear();
                         drop(state);
                         drop(before);
+                        let told = self.gateway.seen(&self.legacy_caller(revision));
+                        self.state().told = told;
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -472,7 +497,9 @@ impl Session {
             return Err(Failure::limit("Too many listen streams"));
         }
         let early = listen.has_singles().then(BTreeSet::new);
-        state.listens.push(Stream { listen: Arc::clone(&listen), early, closed: closed.clone() });
+        let (caller_of, told) = (caller.clone(), self.gateway.seen(caller));
+        let stream = Stream { listen: Arc::clone(&listen), caller: caller_of, told, early, closed: closed.clone() };
+        state.listens.push(stream);
         if !listen.has_singles() {
             // Under the lock, so that no change is told before it.
             self.outbox.send(|out| out.extend_from_slice(&listen.acknowledged(&Honoured::default())));
@@ -541,6 +568,11 @@ impl Session {
             Ok(running) => running,
             Err(failure) => return Err((reply, failure)),
         };
+        // Only a host that opens URLs is told what became of them, and only in this era (URL-1).
+        if caller.session.is_some() && caller.capabilities.elicitation_url {
+            let session: Weak<Self> = Arc::downgrade(self);
+            running.upward.then(session);
+        }
         self.tasks.spawn(Arc::clone(self).run(work, caller, reply, running));
         Ok(())
     }
@@ -609,22 +641,30 @@ impl Session {
     }
 
     /// Tells the host of the lists that have changed, unless it has the new ones already (SUB-1, SUB-2).
-    pub(super) fn lists_changed(&self, before: &Seen, now: &Seen) {
+    pub(super) fn lists_changed(&self) {
+        let revision = self.state().legacy;
+        let now = revision.map(|revision| self.gateway.seen(&self.legacy_caller(revision)));
         let mut state = self.state();
-        for kind in changed(before, now, &state.listed) {
-            match state.legacy {
-                Some(_) if state.initialized => {
+        let State { listens, listed, told, missed, initialized, .. } = &mut *state;
+        if let Some(now) = now {
+            for kind in changed(told, &now, listed) {
+                if *initialized {
                     self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
+                } else {
+                    missed.insert(kind);
                 }
-                Some(_) => drop(state.missed.insert(kind)),
-                None => {}
             }
-            for stream in state.listens.iter_mut().filter(|stream| stream.listen.wants(kind)) {
+            *told = now;
+        }
+        for stream in listens {
+            let now = self.gateway.seen(&stream.caller);
+            for kind in changed(&stream.told, &now, listed).filter(|&kind| stream.listen.wants(kind)) {
                 match &mut stream.early {
                     Some(early) => drop(early.insert(kind)),
                     None => self.outbox.send(|out| out.extend_from_slice(&stream.listen.changed(kind))),
                 }
             }
+            stream.told = now;
         }
     }
 

@@ -43,7 +43,7 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
         gone.cancel();
     });
     let mut changes = session.gateway.changes(session.sight());
-    let mut seen = *changes.borrow_and_update();
+    changes.mark_unchanged();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));
     loop {
@@ -53,9 +53,8 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
             () = broken.cancelled() => break,
             // A host that reads nothing is told once, when it reads again.
             Ok(()) = async { session.outbox.room().await; changes.changed().await } => {
-                let now = *changes.borrow_and_update();
-                session.lists_changed(&seen, &now);
-                seen = now;
+                changes.mark_unchanged();
+                session.lists_changed();
             }
         }
     }

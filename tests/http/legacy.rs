@@ -376,3 +376,54 @@ fn rel2_a_server_asks_on_the_stream_of_the_call_and_is_answered_by_a_post() {
         front.end().await;
     });
 }
+
+/// URL-1: of two sessions of one caller, on one connection to the server, the one that was to open the URL is told, on
+/// its own stream; the other one is not.
+#[test]
+fn url1_that_a_url_was_opened_is_told_to_its_session_when_the_call_is_over() {
+    run(async {
+        let (mut front, _base) = Front::new().await;
+        let can = || json!({"elicitation": {"url": {}}});
+        let (one, two) =
+            (front.open_with("2025-11-25", &[], can()).await, front.open_with("2025-11-25", &[], can()).await);
+        let mut leased: Option<End> = None;
+        for (session, id) in [(&one, "e-1"), (&two, "e-2")] {
+            let mut client = front.client().await;
+            client.post("/mcp", &[("Mcp-Session-Id", session)], &call(1, "a__t")).await;
+            if leased.is_none() {
+                let mut opened = front.world.accept("a").await;
+                opened.leased("2025-11-25").await;
+                leased = Some(opened);
+            }
+            let server = leased.as_mut().unwrap();
+            let called = server.expect("tools/call").await;
+            let url = json!({"mode": "url", "message": "Open?", "url": "https://x.test/", "elicitationId": id});
+            server.ask(id, "elicitation/create", url).await;
+            let mut stream = client.stream().await;
+            stream.next().await;
+            let question = stream.message().await;
+            let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
+            assert_eq!(front.ask("/mcp", &[("Mcp-Session-Id", session)], &answer).await.0.status, 202);
+            server.answer(id).await;
+            server.result(&called, text("done")).await;
+            assert_eq!(text_of(&stream.message().await), "done");
+        }
+        let server = leased.as_mut().unwrap();
+        let mut streams = [get(&front, &one, &[]).await.stream().await, get(&front, &two, &[]).await.stream().await];
+        for id in ["e-2", "e-1", "e-0"] {
+            server.tell("notifications/elicitation/complete", json!({"elicitationId": id})).await;
+        }
+        for (stream, id) in streams.iter_mut().zip(["e-1", "e-2"]) {
+            let told = stream.message().await;
+            assert_eq!(told["method"], "notifications/elicitation/complete");
+            assert_eq!(told["params"], json!({"elicitationId": id}));
+        }
+        // Nothing else came before the next thing that does.
+        server.tell("notifications/tools/list_changed", json!({})).await;
+        front.world.stop.cancel();
+        for mut stream in streams {
+            assert_eq!(stream.next().await, None);
+        }
+        front.end().await;
+    });
+}

@@ -5,6 +5,7 @@ With `--self-test` no gateway takes part: servers, hosts and comparisons are tri
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -145,6 +146,12 @@ class Gateway:
 def check_names(truth, seen):
     """The list holds every tool, none twice, none besides, in the promised order."""
     same("the list of names", list(seen), list(truth.exposed()))
+
+
+def without_more(truth, seen):
+    """The names but for those that the everything server lists to hosts that declare more than the truth was asked with."""
+    known = truth.exposed()
+    return [name for name in seen if name in known or not name.startswith("everything__")]
 
 
 def check_definitions(truth, seen):
@@ -349,7 +356,27 @@ def gateway_checks(report, binary, world, truth, hosts, logs, scratch):
         for era, version in (("legacy", LEGACY), ("auto", MODERN)):
             report.check(
                 f"host {host.name}, {era}: lists and calls seven servers at once", lambda host=host, era=era, version=version:
-                check_host(host, era, gateway.argv(), calls, truth.awaited(), truth.host_answers, lambda seen: check_names(truth, seen), version))
+                check_host(host, era, gateway.argv(), calls, truth.awaited(), truth.host_answers, lambda seen: check_names(truth, without_more(truth, seen)), version))
+
+
+@contextlib.contextmanager
+def serving(binary, config, world, log):
+    """Runs `serve`; its address."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen([str(binary), "serve", "--config", str(config)], cwd=world.root, env=world.env(),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output)
+    try:
+        until, found = time.monotonic() + 20, None
+        while not found and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+            found = re.search(r"listening on (http://\S+)", log.read_text())
+        if not found:
+            raise Failure(f"it does not listen: {log.read_text()[-500:]}")
+        yield found[1]
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(15)
 
 
 def served_checks(report, binary, world, truth, hosts, logs, scratch):
@@ -379,11 +406,89 @@ def served_checks(report, binary, world, truth, hosts, logs, scratch):
                         f"host {host.name}, {era}, over HTTP: lists and calls seven servers at once",
                         lambda host=host, era=era, version=version: check_host(
                             host, era, [found[1]], calls, truth.awaited(), answers,
-                            lambda seen: check_names(truth, seen), version))
+                            lambda seen: check_names(truth, without_more(truth, seen)), version))
         finally:
             if serving.poll() is None:
                 serving.terminate()
             report.check("served: ends with 0", lambda: same("the exit code", serving.wait(15), 0))
+
+
+def asking_plan(awaited):
+    """What hosts are made to do that can be asked: calls, and what comes of them."""
+    calls = [
+        ("everything__get-sum", {"a": 1, "b": 2}, "The sum of 1 and 2 is 3."),
+        ("everything__trigger-elicitation-request", {}, "- Name: Ada"),
+        ("everything__trigger-sampling-request", {"prompt": "é", "maxTokens": 9}, '"text": "sampled"'),
+        ("everything__get-roots-list", {}, "file:///srv/docs"),
+        ("everything__trigger-long-running-operation", {"duration": 0.4, "steps": 4}, "Long running operation completed"),
+        ("rmcp-old__echo", {"text": "é"}, "é"),
+        ("rmcp-old__ask", {}, "Hello, Ada"),
+        ("rmcp-new__echo", {"text": "é"}, "é"),
+        ("rmcp-new__ask", {}, "Hello, Ada"),
+    ]
+    asked = [
+        ["elicitation", "[everything] Please provide inputs for the following fields:"],
+        ["sampling", "Resource trigger-sampling-request context: é"],
+        ["roots", ""],
+        ["elicitation", "[rmcp-old] Who are you?"],
+        ["elicitation", "[rmcp-new] Who are you?"],
+    ]
+    plan = {
+        "calls": [{"name": name, "arguments": arguments} for name, arguments, _ in calls],
+        "awaited": sorted({name for name, _, _ in calls} | set(awaited)), "asked": True,
+        "slow": "everything__trigger-long-running-operation", "toggle": "everything__toggle-subscriber-updates",
+        "resource": "demo://resource/dynamic/text/1",
+    }
+    return plan, [text for _, _, text in calls], asked
+
+
+def check_asking(argv, era, target, world, scratch, version, awaited):
+    """A host that can be asked is asked by servers of both eras, sees progress, cancels, and hears of a resource."""
+    plan, texts, asked = asking_plan(awaited)
+    path = scratch / "asking.json"
+    path.write_text(json.dumps(plan))
+    done = subprocess.run([*argv, era, str(path), *target], cwd=world.root, env=world.env(), capture_output=True,
+                          timeout=PROCESS_S, check=False)
+    if done.returncode != 0:
+        raise Failure(f"it ended with {done.returncode}: {done.stderr.decode(errors='replace')[-1500:]}")
+    got = json.loads(done.stdout)
+    same("the revision", got["version"], version)
+    missing = set(plan["awaited"]) - set(got["tools"])
+    if missing:
+        raise Failure(f"not in the list: {sorted(missing)}")
+    for call, result, text in zip(plan["calls"], got["results"], texts, strict=True):
+        if text not in json.dumps(result.get("content", result), ensure_ascii=False).replace('\\"', '"'):
+            raise Failure(f"{call['name']}: {result}")
+    # A server asks for roots more than once, or not again where it knows them from another session of the same host.
+    said = [question for question in got["asked"] if question[0] != "roots"]
+    same("what it was asked", said, [question for question in asked if question[0] != "roots"])
+    if "progress" in got:
+        # One of the clients forgets a token before it has looked at all that came with it.
+        same("its progress", got["progress"], [1, 2, 3, 4][: max(2, len(got["progress"]))])
+        same("a call was cancelled", got["cancelled"], True)
+        same("the resources that were told of", got["updated"], [plan["resource"]])
+    return f"{len(got['asked'])} questions"
+
+
+def asking_checks(report, binary, world, askers, rmcp_server, logs, scratch):
+    """Servers that ask back, of both eras, for hosts of both eras, over stdio and HTTP; one of the servers over HTTP too."""
+    world.reset()
+    more = {"rmcp-old": (rmcp_server, ["legacy"], {}), "rmcp-new": (rmcp_server, ["modern"], {})}
+    with world.remote("everything", logs / "asking-everything.log") as url:
+        plain, served = scratch / "asking.toml", scratch / "asking-served.toml"
+        world.config(plain, more=more)
+        world.config(served, remotes={"everything": url}, more=more)
+        with serving(binary, served, world, logs / "asking-served.log") as address:
+            for name, argv in askers.items():
+                for era, version in (("legacy", LEGACY), ("auto", MODERN)):
+                    ways = [("stdio", [str(binary), "run", "--config", str(plain)])]
+                    # rmcp's HTTP client would bring a second HTTP and TLS stack to build.
+                    ways += [("HTTP", [address])] if name != "rmcp" else []
+                    for way, target in ways:
+                        report.check(
+                            f"asking {name}, {era}, over {way}: asked by servers of both eras",
+                            lambda argv=argv, era=era, target=target, version=version: check_asking(
+                                argv, era, target, world, scratch, version, []))
 
 
 def self_checks(report, world, truth, hosts, logs):
@@ -455,6 +560,12 @@ def main():
                 # rmcp's HTTP client would bring a second HTTP and TLS stack to build; its stdio client is tried above.
                 remote_hosts = [host for host in hosts if host.name != "rmcp"]
                 served_checks(report, flags.binary.resolve(), world, truth, remote_hosts, logs, scratch)
+                askers = {
+                    "python": [str(flags.cache / "venv/bin/python"), str(HERE / "asking_python.py")],
+                    "typescript": [flags.node, str(flags.cache / "node/asking_typescript.mjs")],
+                    "rmcp": [flags.rmcp],
+                }
+                asking_checks(report, flags.binary.resolve(), world, askers, f"{flags.rmcp}-server", logs, scratch)
         finally:
             world.close()
     print(f"interop: {report.passed} passed, {len(report.failed)} failed" + (f" (logs in {logs})" if report.failed else ""))

@@ -102,16 +102,16 @@ class World:
             process.kill()
             process.wait()
 
-    def config(self, path: pathlib.Path, log=None, remotes=None):
+    def config(self, path: pathlib.Path, log=None, remotes=None, more=None):
         """Writes a gateway configuration with all of them; with `log`, what each server is sent is copied to `log/<key>`.
 
-        With `remotes`, those servers are reached by their URLs, and the gateway serves over HTTP.
+        With `remotes`, those servers are reached by their URLs, and the gateway serves over HTTP. `more` are further servers.
         """
         state = path.with_suffix(".state")
         text = [f"[gateway]\nstate = {_toml(str(state))}\n"]
         if remotes is not None:
             text.append('[http]\nlisten = "127.0.0.1:0"\n[auth]\nmode = "none"\n')
-        for key, (command, args, env) in self.servers().items():
+        for key, (command, args, env) in {**self.servers(), **(more or {})}.items():
             if key in (remotes or {}):
                 text.append(f"[servers.{key}]\nurl = {_toml(remotes[key])}\n")
                 continue

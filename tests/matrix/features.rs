@@ -348,6 +348,7 @@ impl Cell<'_> {
 /// A server behind this URL.
 fn remote(key: &str, url: &str) -> onegate::config::settings::ServerSettings {
     let remote = Remote {
+        ca: None,
         url: url.parse().unwrap(),
         headers: Vec::new(),
         sse: false,

@@ -46,7 +46,6 @@ async fn ll(revision: &str) -> (World, End, End, Value) {
     // The base stays open; nothing more comes on it.
     std::mem::forget(base);
     host.open_as(revision, all()).await;
-    host.list().await;
     host.call(1, "a__t").await;
     let mut leased = world.accept("a").await;
     leased.leased("2025-11-25").await;
@@ -98,7 +97,9 @@ async fn rel1_questions_of_a_legacy_server_are_relayed_with_ids_of_each_leg() {
     server.ask(1, "elicitation/create", form("Sure?")).await;
     server.ask("one", "roots/list", json!({"_meta": {"progressToken": 7}})).await;
     server.ask(2, "sampling/createMessage", sampling()).await;
-    server.ask(3, "elicitation/create", url("Open?")).await;
+    let mut named = url("Open?");
+    named["elicitationId"] = json!("e-9");
+    server.ask(3, "elicitation/create", named).await;
     let questions = [next(&mut host).await, next(&mut host).await, next(&mut host).await, next(&mut host).await];
     assert_eq!(questions[0]["method"], "elicitation/create");
     assert_eq!(questions[0]["params"], form("[a] Sure?"));
@@ -106,7 +107,7 @@ async fn rel1_questions_of_a_legacy_server_are_relayed_with_ids_of_each_leg() {
     assert_eq!(questions[1].get("params"), None);
     // CAP-7
     assert_eq!(questions[2]["params"]["includeContext"], "none");
-    assert!(questions[3]["params"]["elicitationId"].is_string(), "{}", questions[3]);
+    assert_eq!(questions[3]["params"]["elicitationId"], "e-9");
     host.result(&questions[2], json!({"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"}))
         .await;
     assert_eq!(server.answer(2).await["result"]["model"], "m");

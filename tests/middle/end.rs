@@ -21,6 +21,8 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// One end of a connection.
 pub(crate) struct End {
+    /// Lists that it is asked for it answers with an error: what it lists to all is known.
+    unlisted: bool,
     pub(crate) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     leg: Leg,
@@ -45,12 +47,20 @@ impl Drop for End {
 
 impl End {
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { lines: LineReader::new(channel.reader, MAX_LINE), writer: channel.writer, leg: Leg::default() }
+        let lines = LineReader::new(channel.reader, MAX_LINE);
+        Self { unlisted: false, lines, writer: channel.writer, leg: Leg::default() }
     }
 
     /// The next message; `None` when the other side has closed.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        self.line().await.map(|line| serde_json::from_slice(&line).unwrap())
+        loop {
+            let message: Value = self.line().await.map(|line| serde_json::from_slice(&line).unwrap())?;
+            let method = message["method"].as_str().unwrap_or_default();
+            if !self.unlisted || !method.ends_with("/list") || method.starts_with("roots") {
+                return Some(message);
+            }
+            self.error(&message, -32603).await;
+        }
     }
 
     /// The next message as it is written.
@@ -82,10 +92,10 @@ impl End {
 
     /// Nothing comes for this long.
     pub(crate) async fn quiet(&mut self, time: Duration) {
-        if let Ok(frame) = timeout(time, self.lines.next()).await {
-            match frame.unwrap() {
-                Some(Frame::Line(line)) => panic!("unexpected: {}", String::from_utf8_lossy(&line)),
-                other => panic!("unexpected: {other:?}"),
+        if let Ok(message) = timeout(time, self.next()).await {
+            match message {
+                Some(message) => panic!("unexpected: {message}"),
+                None => panic!("it closed"),
             }
         }
     }
@@ -164,15 +174,17 @@ impl End {
     /// Answers `initialize`.
     pub(crate) async fn initialized(&mut self) {
         self.leased("2025-11-25").await;
+        self.unlisted = false;
     }
 
-    /// Plays a legacy server that is known to be one and lists nothing; answers what was declared to it.
+    /// Plays a legacy server that is known to be one and fails to list from then on; answers what was declared to it.
     pub(crate) async fn leased(&mut self, revision: &str) -> Value {
         let opening = self.expect("initialize").await;
         let result = json!({"protocolVersion": revision, "serverInfo": {"name": "t", "version": "0"},
             "capabilities": {"tools": {"listChanged": true}, "logging": {}}});
         self.result(&opening, result).await;
         self.expect("notifications/initialized").await;
+        self.unlisted = true;
         opening["params"]["capabilities"].clone()
     }
 
@@ -180,6 +192,14 @@ impl End {
     pub(crate) async fn listed(&mut self, tools: &[&str]) {
         let asked = self.expect("tools/list").await;
         self.result(&asked, list_of(tools)).await;
+    }
+
+    /// The same, which lists these tools there.
+    pub(crate) async fn leased_with(&mut self, tools: &[&str]) -> Value {
+        let declared = self.leased("2025-11-25").await;
+        self.unlisted = false;
+        self.listed(tools).await;
+        declared
     }
 
     /// Plays a modern server up to its first list; answers with the request of the stream that is opened to it.

@@ -5,10 +5,13 @@
 //! `tests/it`. `world.rs` builds the gateway, `end.rs` is a peer on either side.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
+mod audiences;
+mod between;
 mod bounds;
 mod bridge;
 mod calls;
 mod cancel;
+mod cases;
 #[path = "../schema/checker.rs"]
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;

@@ -599,7 +599,6 @@ async fn tsk7_rel1_a_task_asks_a_legacy_host() {
     let declared = json!({"elicitation": {"form": {}}, "tasks": {"list": {}, "requests": {}},
         "extensions": {EXTENSION: {}}});
     host.open_as("2025-11-25", declared).await;
-    host.list().await;
     host.call(1, "a__t").await;
     let mut a = world.accept("a").await;
     assert_eq!(legacy_tasks(&mut a, false).await, json!({"elicitation": {}}), "TSK-10");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::end::{cancelled, modern as modern_params, text, text_of};
-use super::fake::Fake;
+use super::end::{End, cancelled, modern as modern_params, modern_as, text, text_of};
+use super::fake::{Fake, initialized};
 use super::world::{World, answer, host, legacy, modern, server};
 
 fn reason(answer: &Value) -> &str {
@@ -397,4 +397,70 @@ async fn many_calls_at_once_each_get_their_own_answer() {
         assert_eq!(text_of(&message), message["id"].to_string());
     }
     world.end().await;
+}
+
+/// A call whose user thinks is no work of its server, also where its answer is a stream that stays open meanwhile.
+#[tokio::test]
+async fn a_call_that_waits_for_its_user_takes_nobodys_place() {
+    let can = json!({"elicitation": {}});
+    for modern_host in [false, true] {
+        let mut fake = Fake::new().await;
+        let mut settings = server(&fake.url());
+        settings.limits.concurrency = Some(1);
+        let world = World::new(settings);
+        fake.legacy("s1", &["t"]).await;
+        let mut host = world.host();
+        if !modern_host {
+            host.open_as("2025-11-25", can.clone()).await;
+        }
+        let ask = async |host: &mut End, id: u32, more: Value| {
+            let mut params = json!({"name": "a__t", "arguments": {}});
+            for (key, value) in more.as_object().unwrap() {
+                params[key] = value.clone();
+            }
+            let params = if modern_host { modern_as(params, can.clone()) } else { params };
+            host.ask(id, "tools/call", params).await;
+        };
+        ask(&mut host, 1, json!({})).await;
+        let opening = fake.expect("initialize").await;
+        let result = opening.answer(initialized("2025-11-25")).to_string();
+        opening.write(200, "content-type: application/json\r\nmcp-session-id: s2\r\n", result.as_bytes()).await;
+        fake.expect("notifications/initialized").await.status(202).await;
+        fake.verb("GET").await.status(405).await;
+        let mut first = fake.expect("tools/call").await;
+        first.stream().await;
+        let form = json!({"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}});
+        first.event(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form})).await;
+        let question = host_next(&mut host).await;
+        // The place is free for the next call, before anybody answers.
+        ask(&mut host, 2, json!({})).await;
+        fake.expect("tools/call").await.result(text("two")).await;
+        assert_eq!(text_of(&answer(&mut host, 2).await), "two");
+        let accept = json!({"action": "accept", "content": {}});
+        if modern_host {
+            let state = &question["result"]["requestState"];
+            ask(&mut host, 3, json!({"requestState": state, "inputResponses": {"elicitation_1": accept}})).await;
+        } else {
+            host.result(&question, accept.clone()).await;
+        }
+        let answered = fake.find(|asked| asked.verb == "POST" && asked.body["id"] == "q", "answer").await;
+        assert_eq!(answered.body["result"], accept);
+        answered.status(202).await;
+        let done = first.answer(text("one"));
+        first.event(&done).await;
+        first.end().await;
+        let id = if modern_host { 3 } else { 1 };
+        assert_eq!(text_of(&answer(&mut host, id).await), "one");
+        world.end().await;
+    }
+}
+
+/// The next message that is no change of lists.
+async fn host_next(host: &mut End) -> Value {
+    loop {
+        let message = timeout(Duration::from_secs(10), host.next()).await.unwrap().unwrap();
+        if message["method"] != "notifications/tools/list_changed" {
+            return message;
+        }
+    }
 }

@@ -110,7 +110,7 @@ impl Fake {
         self.find(|asked| asked.verb == verb, verb).await
     }
 
-    async fn find(&mut self, fits: impl Fn(&Asked) -> bool, what: &str) -> Asked {
+    pub(crate) async fn find(&mut self, fits: impl Fn(&Asked) -> bool, what: &str) -> Asked {
         if let Some(at) = self.kept.iter().position(&fits) {
             return self.kept.remove(at);
         }

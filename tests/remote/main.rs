@@ -17,4 +17,5 @@ mod headers;
 mod probe;
 mod sessions;
 mod tasks;
+mod tls;
 mod world;

@@ -27,6 +27,7 @@ pub(crate) fn server(url: &str) -> ServerSettings {
     let remote = Remote {
         url: url.parse().unwrap(),
         headers: vec![(http::header::AUTHORIZATION, Secret::new("Bearer of the operator"))],
+        ca: None,
         sse: false,
         identity: "remote".into(),
         secrets: vec![Secret::new("of the operator")],

@@ -18,4 +18,4 @@ pub use table::UriRoute;
 pub(super) use table::{Listed, Site, Uris};
 pub use template::MAX_EXPRESSIONS;
 pub(super) use template::Template;
-pub use walk::rewrite_result;
+pub use walk::{Expose, rewrite_question, rewrite_result};

@@ -10,7 +10,7 @@ use crate::protocol::json;
 use crate::protocol::method::Method;
 
 /// Answers what hosts shall see instead of a URI, if that is something else.
-type Expose<'e> = &'e mut dyn FnMut(&str) -> Option<String>;
+pub type Expose<'e> = &'e mut dyn FnMut(&str) -> Option<String>;
 
 /// A result with other URIs; `None` when none changes. `expose` is asked for each URI in it, in the order of the
 /// text. `result` is the raw object, validated before; results of methods that hold no URIs are not looked at.
@@ -41,6 +41,38 @@ pub fn rewrite_result(result: &[u8], method: Method, expose: Expose<'_>) -> Opti
         }
     }
     edits.apply()
+}
+
+/// The same for the raw params of what a server asks. Where a model is asked, the messages may hold results of tools,
+/// and these link to resources of the server; no other question has a place for URIs of servers.
+pub fn rewrite_question(params: &[u8], method: Method, expose: Expose<'_>) -> Option<Vec<u8>> {
+    if method != Method::Sample {
+        return None;
+    }
+    let mut edits = Edits::new(params);
+    for messages in json::members(params).filter(|entry| entry.is("messages")) {
+        for message in json::elements(messages.value) {
+            for content in json::members(message).filter(|entry| entry.is("content")) {
+                if content.value.first() == Some(&b'[') {
+                    json::elements(content.value).for_each(|element| told(&mut edits, element, expose));
+                } else {
+                    told(&mut edits, content.value, expose);
+                }
+            }
+        }
+    }
+    edits.apply()
+}
+
+/// A block that a model is told: that of a tool's result holds blocks itself.
+fn told<'a>(edits: &mut Edits<'a>, element: &'a [u8], expose: Expose<'_>) {
+    let kinds = json::members(element).filter(|entry| entry.is("type"));
+    if kinds.last().and_then(|entry| json::text_of(entry.value)).as_deref() != Some("tool_result") {
+        return block(edits, element, expose);
+    }
+    for content in json::members(element).filter(|entry| entry.is("content")) {
+        json::elements(content.value).for_each(|element| block(edits, element, expose));
+    }
 }
 
 /// A message of a prompt: one block; several, where a server writes them so.
@@ -123,6 +155,23 @@ mod tests {
         assert_eq!(seen, ["x:a", "x:b/c"]);
         assert_eq!(new, result.replace(r#":"x:a""#, r#":"y:a""#).replace("x:b", "y:b"));
         assert_eq!(walk(result, Method::ToolsList).1, [""; 0]);
+    }
+
+    #[test]
+    fn mrt4_results_of_tools_that_a_model_is_told() {
+        let params = r#"{"maxTokens":9,"messages":[
+            {"role":"user","content":{"type":"tool_result","toolUseId":"x:u","structuredContent":{"uri":"x:s"},"content":[{"type":"text","text":"x:t"},{"type":"resource_link","name":"n","uri":"x:a"}]}},
+            {"role":"user","content":[{"type":"text","text":"x:t"},{"content":[{"type":"resource","resource":{"uri":"x:b","text":"x:c"}}],"type":"tool_result"},{"type":"tool_use","input":{"type":"resource_link","uri":"x:i"}}]},7],
+            "tools":[{"name":"x:n"}],"systemPrompt":"x:p","uri":"x:d","content":[{"type":"resource_link","uri":"x:e"}]}"#;
+        let mut seen = Vec::new();
+        let mut expose = |uri: &str| {
+            seen.push(uri.to_owned());
+            Some(uri.replacen("x:", "y:", 1))
+        };
+        let new = rewrite_question(params.as_bytes(), Method::Sample, &mut expose).unwrap();
+        assert_eq!(String::from_utf8(new).unwrap(), params.replace("x:a", "y:a").replace("x:b", "y:b"));
+        assert_eq!(rewrite_question(params.as_bytes(), Method::Elicit, &mut expose), None);
+        assert_eq!(seen, ["x:a", "x:b"]);
     }
 
     #[test]

@@ -64,6 +64,7 @@ static SERVER: Shape = Shape::Table(&[
     ("cwd", Shape::Text(not_empty)),
     ("url", Shape::Text(not_empty)),
     ("headers", Shape::Named(address::header_problem)),
+    ("ca", Shape::Text(not_empty)),
     ("transport", word(&["http", "sse"])),
     ("enabled", Shape::Bool),
     ("start", word(&["lazy", "eager"])),
@@ -94,6 +95,7 @@ static SERVER: Shape = Shape::Table(&[
     ("prompts", ITEMS),
     ("resources", ITEMS),
     ("templates", ITEMS),
+    ("roots", ITEMS),
     ("override", Shape::Members { name: not_empty, each: &OVERRIDE }),
 ]);
 

@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -24,8 +25,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -45,11 +47,23 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// What is sent.
 type Out = Full<Bytes>;
 
-/// TLS towards servers, verified by the machine's roots (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected).
-pub(in crate::downstream) fn tls() -> Result<Arc<ClientConfig>, String> {
+/// How often a request is sent again that an HTTP/2 server did not take.
+const TRIES: u32 = 3;
+
+/// TLS towards servers, verified by the machine's roots (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected), and by the
+/// certificates in this PEM file, where one is given; an error is safe to show.
+pub(in crate::downstream) fn tls(more: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let found = load_native_certs();
     let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
+    let (mut added, _) = roots.add_parsable_certificates(found.certs);
+    if let Some(file) = more {
+        let unusable = |why: &dyn std::fmt::Display| format!("its `ca` cannot be used: {why}");
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(&error))? {
+            let certificate = certificate.map_err(|error| unusable(&error))?;
+            roots.add(certificate).map_err(|error| unusable(&error))?;
+            added += 1;
+        }
+    }
     if added == 0 {
         let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
         return Err(format!("no root certificates were found on this machine{why}"));
@@ -58,7 +72,7 @@ pub(in crate::downstream) fn tls() -> Result<Arc<ClientConfig>, String> {
 }
 
 /// The same with these roots.
-pub(in crate::downstream) fn tls_with(roots: RootCertStore) -> Arc<ClientConfig> {
+fn tls_with(roots: RootCertStore) -> Arc<ClientConfig> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.expect("invariant: the provider knows the default protocol versions");
@@ -181,6 +195,14 @@ struct Refused {
     why: hyper::Error,
 }
 
+/// One HTTP/2 connection for all.
+#[derive(Clone)]
+struct Shared {
+    /// Which of those that there were.
+    number: u64,
+    send: http2::SendRequest<Out>,
+}
+
 /// The connections to one server.
 pub(super) struct Pool {
     host: String,
@@ -199,7 +221,9 @@ struct Kept {
     /// On the heap: they go in and out with each request.
     #[expect(clippy::vec_box, reason = "what moves with each request is a pointer")]
     idle: Vec<Box<Lane>>,
-    shared: Option<http2::SendRequest<Out>>,
+    shared: Option<Shared>,
+    /// How many of those there were.
+    shares: u64,
     /// Someone looks after the idle ones.
     tended: bool,
 }
@@ -245,7 +269,8 @@ impl Pool {
     }
 
     /// Sends a request and waits for the head of the answer; `headers` name the host. A kept connection that turns out
-    /// to be closed before anything was sent on it is no failure; nothing is ever sent twice (CON-7).
+    /// to be closed before anything was sent on it is no failure; nothing is sent twice but what an HTTP/2 server says
+    /// that it did not take (CON-7).
     pub(super) async fn send(
         self: &Arc<Self>,
         method: http::Method,
@@ -257,20 +282,39 @@ impl Pool {
         *request.method_mut() = method;
         *request.uri_mut() = Uri::from(path.clone());
         *request.headers_mut() = headers;
+        let mut tries = 0;
         loop {
             let (lane, shared) = {
                 let mut kept = self.kept();
-                kept.shared = kept.shared.take().filter(|shared| !shared.is_closed());
+                kept.shared = kept.shared.take().filter(|shared| !shared.send.is_closed());
                 let now = Instant::now();
                 let lane = std::iter::from_fn(|| kept.idle.pop()).find(|lane| lane.good_until > now);
                 (lane, kept.shared.clone())
             };
             if let Some(mut shared) = shared {
+                // Another connection may speak HTTP/1.1.
+                let again = request.clone();
                 self.name_in_line(&mut request);
-                return match shared.send_request(request).await {
-                    Ok(response) => Ok(Answer { response, lane: None, pool: Arc::clone(self) }),
-                    Err(error) => Err(broken(&error)),
+                let mut refused = match shared.send.try_send_request(request).await {
+                    Ok(response) => return Ok(Answer { response, lane: None, pool: Arc::clone(self) }),
+                    Err(refused) => refused,
                 };
+                let unsent = refused.take_message().is_some();
+                let why = refused.into_error();
+                let gone = unsent || is_farewell(&why);
+                tries += 1;
+                if !(gone || is_refusal(&why)) {
+                    return Err(broken(&why));
+                }
+                if tries >= TRIES {
+                    return Err(Lost::Unreachable(format!("it takes no requests: {why}")));
+                }
+                if gone {
+                    let mut kept = self.kept();
+                    kept.shared = kept.shared.take().filter(|current| current.number != shared.number);
+                }
+                request = again;
+                continue;
             }
             let fresh = lane.is_none();
             let mut lane = match lane {
@@ -314,7 +358,7 @@ impl Pool {
         let unreachable = |why: &dyn std::fmt::Display| Lost::Unreachable(format!("it cannot be reached: {why}"));
         let stream = match opened {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(unreachable(&error)),
+            Ok(Err(error)) => return Err(unreachable(&self.untrusted(&error).unwrap_or_else(|| error.to_string()))),
             Err(_) => return Err(unreachable(&format!("no connection within {} s", DIAL.as_secs()))),
         };
         let is_h2 = matches!(&stream, Stream::Tls(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2"));
@@ -327,7 +371,9 @@ impl Pool {
             let closed = self.closed.clone();
             // How it ended shows in what was asked on it.
             self.tasks.spawn(async move { closed.run_until_cancelled(drive).await.is_some() });
-            self.kept().shared = Some(send);
+            let mut kept = self.kept();
+            kept.shares += 1;
+            kept.shared = Some(Shared { number: kept.shares, send });
             return Ok(None);
         }
         let mut builder = http1::Builder::new();
@@ -343,6 +389,28 @@ impl Pool {
             None => Ok(Stream::Plain(stream)),
             Some((connector, name)) => Ok(Stream::Tls(Box::new(connector.connect(name.clone(), stream).await?))),
         }
+    }
+
+    /// What is wrong with its certificate, and what to do, when it is that.
+    fn untrusted(&self, error: &io::Error) -> Option<String> {
+        use CertificateError::{
+            BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+            NotValidYetContext, UnknownIssuer,
+        };
+        let rustls::Error::InvalidCertificate(why) = error.get_ref()?.downcast_ref()? else { return None };
+        Some(if matches!(why, UnknownIssuer | BadSignature) {
+            "nobody who is trusted here signed its certificate; add the authority that did to the roots of this machine, \
+             or name its PEM file in `ca` of this server"
+                .to_owned()
+        } else if matches!(why, Expired | ExpiredContext { .. }) {
+            "its certificate has expired".to_owned()
+        } else if matches!(why, NotValidYet | NotValidYetContext { .. }) {
+            "its certificate is not valid yet, by the clock of this machine".to_owned()
+        } else if matches!(why, NotValidForName | NotValidForNameContext { .. }) {
+            format!("its certificate is not for {}", self.host)
+        } else {
+            format!("its certificate is not accepted: {why}")
+        })
     }
 
     /// Does something, unless it is closed meanwhile.
@@ -395,6 +463,21 @@ fn broken(error: &hyper::Error) -> Lost {
     // What is below says what happened, for example that the connection was reset.
     let below = std::error::Error::source(error).map_or_else(String::new, |below| format!(": {below}"));
     Lost::Broken(format!("{error}{below}"))
+}
+
+fn reason_of(error: &hyper::Error) -> Option<&h2::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+/// The server takes no more requests on this connection, and this one is among those that it did not take.
+fn is_farewell(error: &hyper::Error) -> bool {
+    reason_of(error).is_some_and(|reason| reason.is_go_away() && reason.is_remote())
+}
+
+/// The server did not take this one request.
+fn is_refusal(error: &hyper::Error) -> bool {
+    let refused = |reason: &h2::Error| reason.is_reset() && reason.reason() == Some(h2::Reason::REFUSED_STREAM);
+    reason_of(error).is_some_and(|reason| refused(reason) && reason.is_remote())
 }
 
 /// The tasks of HTTP/2 belong to the tracker.

@@ -56,12 +56,15 @@ const CANCEL: &[u8] = br#"{"action":"cancel"}"#;
 pub(super) struct Bridge {
     states: States,
     suspended: Arc<Table>,
+    /// Which of several processes that share a seal key this is; another one after each start (MLB-9).
+    replica: u64,
 }
 
 impl Bridge {
     /// Its tasks belong to `tasks`, and end when it is stopped.
     pub(super) fn new(tasks: &TaskTracker) -> Self {
-        Self { states: States::new(), suspended: Arc::new(Table::new(tasks.clone())) }
+        let replica = getrandom::u64().expect("invariant: the system gives random bytes");
+        Self { states: States::new(), suspended: Arc::new(Table::new(tasks.clone())), replica }
     }
 
     pub(super) fn stop(&self) {
@@ -79,6 +82,7 @@ impl Bridge {
 impl Gateway {
     /// A legacy session has ended, so nobody needs what it had alone.
     pub fn session_ended(&self, session: u64) {
+        self.audiences.session_ended(session);
         for server in &self.servers {
             server.session_ended(session);
         }
@@ -92,6 +96,9 @@ impl Gateway {
     }
 }
 
+/// Answers the raw params of a question with other URIs, where any changes.
+type Localise<'a> = dyn Fn(Method, &[u8]) -> Option<Vec<u8>> + Sync + 'a;
+
 /// One admitted request and its server.
 pub(super) struct Exchange<'a> {
     pub(super) bridge: &'a Bridge,
@@ -100,8 +107,13 @@ pub(super) struct Exchange<'a> {
     pub(super) permit: &'a Permit,
     pub(super) call: &'a Call,
     pub(super) item: Item<'a>,
+    /// As its server gets to know it.
     pub(super) caller: &'a Caller,
+    /// What the host declared, whatever its server is told of that.
+    pub(super) declared: &'a Capabilities,
     pub(super) upward: &'a Arc<Upward>,
+    /// The URIs of a question as hosts see them; `None` where they are the same (MRT-4).
+    pub(super) localise: &'a Localise<'a>,
     /// What a final answer is to the host.
     pub(super) finish: &'a (dyn Fn(Answer) -> Result<Outcome, Failure> + Sync),
 }
@@ -136,8 +148,10 @@ impl Exchange<'_> {
         matches!(self.call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead)
     }
 
-    async fn begin(&self, input: Given<'_>) -> Result<Pending, Failure> {
+    async fn begin(&self, mut input: Given<'_>) -> Result<Pending, Failure> {
         let upward = Arc::clone(self.upward);
+        let told = input.responses.and_then(|responses| self.server.roots().told_in(responses));
+        input.responses = told.as_deref().or(input.responses);
         let input = (input.responses.is_some() || input.state.is_some()).then_some(input);
         let begun = self.server.begin(self.permit, self.call, self.item, input, self.caller, upward).await;
         begun.map_err(|fault| self.fault(&fault))
@@ -176,7 +190,10 @@ impl Exchange<'_> {
                 let answer = self.answered(&mut pending).await?;
                 self.conclude(answer, 0).await
             }
-            Kind::Suspended { id, nonce } => {
+            Kind::Suspended { replica, .. } if replica != self.bridge.replica => {
+                Err(Failure::state_of_another_process())
+            }
+            Kind::Suspended { id, nonce, .. } => {
                 let suspended = self.bridge.suspended.take(&self.caller.principal, id, nonce).await;
                 self.resume(suspended.ok_or_else(Failure::expired_state)?, given.responses).await
             }
@@ -212,7 +229,7 @@ impl Exchange<'_> {
                 }
                 ask = self.upward.asked() => {
                     let Ask { method, params, reply } = ask;
-                    match question(method, params.as_deref(), self.server.key(), self.caller.revision) {
+                    match self.question(method, params.as_deref(), self.caller.revision) {
                         Question::Ask(params) => {
                             pending.leave_place();
                             self.upward.ask_host(Ask { method, params, reply });
@@ -268,9 +285,21 @@ impl Exchange<'_> {
         let Ok((id, nonce)) = self.bridge.suspended.put(&self.caller.principal, call) else {
             return Err(Failure::too_many_suspended(server));
         };
-        let state = self.seal(Kind::Suspended { id, nonce });
+        let state = self.seal(Kind::Suspended { replica: self.bridge.replica, id, nonce });
         let entries = asks.iter().map(|(key, method, params)| (key.as_bytes(), *method, params.as_deref()));
-        Ok(Outcome::Input(Input::write(entries, server, &state)))
+        Ok(Outcome::Input(self.ask_with(entries, &state)))
+    }
+
+    /// A question in the words of a host, with its URIs as that sees them.
+    fn question(&self, method: Method, params: Option<&[u8]>, to: Revision) -> Question {
+        let localised = params.and_then(|params| (self.localise)(method, params));
+        question(method, localised.as_deref().or(params), self.server.key(), to)
+    }
+
+    /// A result that asks a modern host.
+    fn ask_with<'q>(&self, entries: impl Iterator<Item = (&'q [u8], Method, Option<&'q [u8]>)>, state: &str) -> Input {
+        // It has a form for everything.
+        Input::write(entries, state, |method, params| self.question(method, params, Revision::LATEST_MODERN))
     }
 
     fn seal(&self, kind: Kind) -> String {
@@ -310,7 +339,7 @@ impl Exchange<'_> {
         let required = required::read(&answer, spans, server, &self.caller.capabilities)?;
         if self.is_modern() {
             let state = self.seal(Kind::Pass(required.state.clone()));
-            return Ok(Outcome::Input(required.for_host(server, &state)));
+            return Ok(Outcome::Input(required.beside(self.ask_with(required.asked(), &state))));
         }
         self.ask_around(required).await
     }
@@ -354,7 +383,7 @@ impl Exchange<'_> {
         let mut open = Vec::with_capacity(required.entries.len());
         for entry in &required.entries {
             let (reply, answer) = oneshot::channel();
-            match question(entry.method, entry.params.as_deref(), self.server.key(), self.caller.revision) {
+            match self.question(entry.method, entry.params.as_deref(), self.caller.revision) {
                 Question::Ask(params) => {
                     let id = params.as_ref().and_then(|params| {
                         let id = json::members(params).find(|member| member.is("elicitationId"))?;
@@ -403,7 +432,7 @@ impl Exchange<'_> {
     fn end(&self, answer: Answer, replays: u8) -> Result<Outcome, Failure> {
         match answer.reply.body {
             Body::Error(error) if error.code == code::MISSING_CAPABILITY && answer.era == Era::Modern => {
-                Err(missing(self.server.key(), self.caller, &answer, &error))
+                Err(missing(self.server.key(), self.caller.revision, self.declared, &answer, &error))
             }
             Body::Error(error) if error.code == code::URL_REQUIRED && answer.era == Era::Legacy && self.may_ask() => {
                 self.urls(answer, error, replays)
@@ -440,17 +469,23 @@ impl Exchange<'_> {
         let keys: Vec<_> = (1..=urls.len()).map(|n| format!("url_{n}")).collect();
         let entries = keys.iter().zip(urls).map(|(key, url)| (key.as_bytes(), Method::Elicit, Some(url)));
         let state = self.seal(Kind::Replay { round: replays + 1 });
-        Ok(Outcome::Input(Input::write(entries, server, &state)))
+        Ok(Outcome::Input(self.ask_with(entries, &state)))
     }
 }
 
-/// A server wants what its request did not offer (CAP-8).
-pub(super) fn missing(server: &ServerKey, caller: &Caller, answer: &Answer, error: &ErrorSpans) -> Failure {
+/// A server wants what its request did not offer (CAP-8): the host is told which, when it did not declare it.
+pub(super) fn missing(
+    server: &ServerKey,
+    to: Revision,
+    declared: &Capabilities,
+    answer: &Answer,
+    error: &ErrorSpans,
+) -> Failure {
     let data = error.data.map(|data| data.of(&answer.reply.line)).unwrap_or_default();
     let required = json::members(data).find(|entry| entry.is("requiredCapabilities"));
     match required.filter(|required| required.value.len() <= 4096) {
-        Some(required) if !Capabilities::read(required.value).is_within(&caller.capabilities) => {
-            Failure::missing_capability(server, required.value, caller.revision)
+        Some(required) if !Capabilities::read(required.value).is_within(declared) => {
+            Failure::missing_capability(server, required.value, to)
         }
         _ => Failure::capability_withheld(server),
     }

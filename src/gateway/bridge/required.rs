@@ -114,18 +114,24 @@ pub(in crate::gateway) fn questions(
     requests: &[u8],
     server: &ServerKey,
     declared: &Capabilities,
+    localise: impl Fn(Method, &[u8]) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, &'static str> {
     let entries = entries(line, requests, declared)?;
     let mut out = Vec::new();
-    push_entries(&mut out, entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref())), server);
+    let entries = entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
+    push_entries(&mut out, entries, |method, params| {
+        let localised = params.and_then(|params| localise(method, params));
+        // A modern host has a form for everything.
+        question(method, localised.as_deref().or(params), server, Revision::LATEST_MODERN)
+    });
     Ok(out)
 }
 
-/// Appends the object of the questions under these raw keys.
+/// Appends the object of the questions under these raw keys, in the words that `question` finds for them.
 fn push_entries<'a>(
     out: &mut Vec<u8>,
     entries: impl Iterator<Item = (&'a [u8], Method, Option<&'a [u8]>)>,
-    server: &ServerKey,
+    question: impl Fn(Method, Option<&[u8]>) -> Question,
 ) {
     out.push(b'{');
     for (n, (key, method, params)) in entries.enumerate() {
@@ -134,8 +140,7 @@ fn push_entries<'a>(
         out.extend_from_slice(b"\":{\"method\":\"");
         out.extend_from_slice(method.as_str().as_bytes());
         out.push(b'"');
-        // A modern host has a form for everything.
-        if let Question::Ask(Some(params)) = question(method, params, server, Revision::LATEST_MODERN) {
+        if let Question::Ask(Some(params)) = question(method, params) {
             out.extend_from_slice(b",\"params\":");
             out.extend_from_slice(&params);
         }
@@ -145,10 +150,13 @@ fn push_entries<'a>(
 }
 
 impl Required {
-    /// The result for a modern host, with our own state, a raw string.
-    pub(super) fn for_host(&self, server: &ServerKey, state: &str) -> Input {
-        let entries = self.entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
-        let mut input = Input::write(entries, server, state);
+    /// Its questions.
+    pub(super) fn asked(&self) -> impl Iterator<Item = (&[u8], Method, Option<&[u8]>)> {
+        self.entries.iter().map(|entry| (&entry.key[..], entry.method, entry.params.as_deref()))
+    }
+
+    /// The result for a modern host, with what else stood beside the questions.
+    pub(super) fn beside(&self, mut input: Input) -> Input {
         input.members.extend_from_slice(&self.others);
         input.meta.clone_from(&self.meta);
         input
@@ -164,17 +172,18 @@ pub struct Input {
 }
 
 impl Input {
-    /// Writes the questions, under these raw keys.
+    /// Writes the questions, under these raw keys, in the words that `question` finds for them, with our own state, a
+    /// raw string.
     pub(super) fn write<'a>(
         entries: impl Iterator<Item = (&'a [u8], Method, Option<&'a [u8]>)>,
-        server: &ServerKey,
         state: &str,
+        question: impl Fn(Method, Option<&[u8]>) -> Question,
     ) -> Self {
         let mut members = Vec::new();
         let mut entries = entries.peekable();
         if entries.peek().is_some() {
             members.extend_from_slice(b"\"inputRequests\":");
-            push_entries(&mut members, entries, server);
+            push_entries(&mut members, entries, question);
             members.push(b',');
         }
         members.extend_from_slice(b"\"requestState\":");

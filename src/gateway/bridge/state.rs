@@ -24,7 +24,7 @@ const LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// States that came back and are remembered, at most.
 const REMEMBERED: usize = 1 << 16;
 /// The shape of [`State`]; another one does not open.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub(super) enum Kind {
     Pass(Option<String>),
     /// A legacy server asked; its call is open and stands in our table.
     Suspended {
+        /// In which process: another one has no such call (MLB-9).
+        replica: u64,
         /// Where.
         id: u64,
         /// Another one each round: a state is good for one retry (MLB-4).

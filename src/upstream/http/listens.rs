@@ -73,7 +73,8 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
     body::events(&front.limits, pipe, async move {
         let _place = place;
         let mut changes = gateway.changes(gateway.sight(&caller.principal, caller.profile));
-        let mut seen = *changes.borrow_and_update();
+        changes.mark_unchanged();
+        let mut seen = gateway.seen(&caller);
         let updates = Arc::new(Updates::default());
         // What is known when the time is over is said; what comes later is told all the same.
         let (_held, honoured) = subscribe_all(&gateway, &listen, &caller, &updates, ACK).await;
@@ -84,7 +85,7 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
                 biased;
                 () = stop.cancelled() => break,
                 Ok(()) = changes.changed() => {
-                    let now = *changes.borrow_and_update();
+                    let now = gateway.seen(&caller);
                     for kind in changed(&seen, &now, &[None; 4]).filter(|&kind| listen.wants(kind)) {
                         out.push(None, vec![listen.changed(kind).into()]);
                     }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +28,7 @@ use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Message, Part};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::transport::upward::{AskAnswer, Happening, Upward};
+use crate::transport::upward::{AskAnswer, Happening, Later, Upward};
 use crate::upstream::asked::Asked;
 use crate::upstream::legacy::Opened;
 use crate::upstream::subscribed::Subscribed;
@@ -103,6 +103,16 @@ impl Drop for Running {
         }
         state.bytes -= self.size;
         state.used = Instant::now();
+    }
+}
+
+impl Later for Session {
+    fn opened(&self, id: &Bytes) {
+        if self.revision == Revision::V2025_11_25 {
+            let mut pieces = Pieces::new();
+            write::opened(&mut pieces, id);
+            self.general.push(pieces.finish(), What::Notification);
+        }
     }
 }
 
@@ -296,6 +306,11 @@ impl Session {
         if self.ended.is_cancelled() {
             return Err(Failure::unknown_session());
         }
+        // Only a host that opens URLs is told what became of them (URL-1).
+        if self.capabilities.elicitation_url {
+            let session: Weak<Self> = Arc::downgrade(self);
+            upward.then(session);
+        }
         state.running.insert(id.clone(), Arc::clone(&upward));
         state.bytes += size;
         if let Task::Subscribe(uri, number) = task {
@@ -416,11 +431,12 @@ impl Session {
     }
 
     /// The kinds of lists whose changes the host has to be told of now (SUB-1, SUB-2).
-    fn news(&self, now: &Seen) -> impl Iterator<Item = Kind> + use<> {
+    fn news(&self) -> impl Iterator<Item = Kind> + use<> {
+        let now = self.gateway.seen(&self.caller());
         let mut state = self.state();
-        let kinds = state.initialized.then(|| changed(&state.told, now, &state.listed));
+        let kinds = state.initialized.then(|| changed(&state.told, &now, &state.listed));
         if kinds.is_some() {
-            state.told = *now;
+            state.told = now;
         }
         kinds.into_iter().flatten()
     }
@@ -470,6 +486,9 @@ impl Session {
             ended: CancellationToken::new(),
             state: Mutex::new(state),
         };
+        // What servers list to it alone may be known from another session of the same caller.
+        let told = session.gateway.seen(&session.caller());
+        session.state().told = told;
         Ok((session, members))
     }
 
@@ -501,8 +520,8 @@ impl Session {
         let mut changes = self.gateway.changes(self.gateway.sight(&self.who.principal, self.who.profile));
         loop {
             out.room().await;
-            let now = *changes.borrow_and_update();
-            for kind in self.news(&now) {
+            changes.mark_unchanged();
+            for kind in self.news() {
                 out.push(None, vec![legacy::list_changed(kind).into()]);
             }
             tokio::select! {
