@@ -12,8 +12,8 @@ use onegate::catalog::naming::{Named, Scheme};
 use onegate::catalog::uri::rewrite_result;
 use onegate::catalog::{Catalogue, Contribution, Part, View};
 use onegate::config::settings::ItemFilter;
-use onegate::ident::{Kind, ServerKey};
-use onegate::policy::{ItemRules, Policy, ServerRules};
+use onegate::ident::{Kind, Principal, ServerKey};
+use onegate::policy::{Ask, Charge, Extent, ItemRules, Policy, ServerRules};
 use onegate::protocol::method::Method;
 use onegate::protocol::version::Revision;
 
@@ -139,10 +139,11 @@ fn catalogue(c: &mut Criterion) {
     resources(c);
     let built = fixture.build();
     c.bench_function("list/again", |b| b.iter(|| built.list(Kind::Tool, black_box(Revision::V2025_11_25))));
+    let ask = Ask { principal: &Principal::stdio(), arguments: b"{}", extent: Extent::Whole, charge: Charge::Call };
     c.bench_function("resolve-and-admit", |b| {
         b.iter(|| {
             let route = built.resolve(Kind::Tool, black_box("server-7__read_record_42")).expect("it is there");
-            fixture.policy.admit(route.server, Kind::Tool, &route.native)
+            fixture.policy.decide(&ask, &route.terms)
         });
     });
 }

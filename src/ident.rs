@@ -3,7 +3,9 @@
 //! Deliberately knows nothing of where a name comes from.
 
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// The identity of a server: its key in the configuration, `^[a-z][a-z0-9-]{0,15}$`.
 ///
@@ -100,40 +102,108 @@ impl fmt::Display for Kind {
 }
 
 /// Who calls: made from authentication alone, never from what a host says of itself.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Principal(Arc<str>);
+///
+/// Two are equal when their names are; the groups are what authentication knows of it now.
+#[derive(Clone)]
+pub struct Principal(Arc<Who>);
+
+struct Who {
+    name: Box<str>,
+    groups: Box<[Box<str>]>,
+    /// What policy made of name and groups, for it to find again; see [`Principal::remember`].
+    memo: AtomicU64,
+}
 
 impl Principal {
+    fn new(name: &str, groups: &[String]) -> Self {
+        let groups = groups.iter().map(|group| group.as_str().into()).collect();
+        Self(Arc::new(Who { name: name.into(), groups, memo: AtomicU64::new(0) }))
+    }
+
     /// The one local user of a stdio front.
     pub fn stdio() -> Self {
-        Self("stdio".into())
+        static STDIO: LazyLock<Principal> = LazyLock::new(|| Principal::new("stdio", &[]));
+        STDIO.clone()
     }
 
     /// Everybody, where an HTTP front asks nobody for a proof.
     pub fn anonymous() -> Self {
-        Self("anonymous".into())
+        Self::new("anonymous", &[])
     }
 
     /// Whoever has the API key of this name.
     pub fn key(name: &str) -> Self {
-        Self(format!("key:{name}").into())
+        Self::key_in(name, &[])
+    }
+
+    /// The same with the groups that the key belongs to.
+    pub fn key_in(name: &str, groups: &[String]) -> Self {
+        Self::new(&format!("key:{name}"), groups)
+    }
+
+    /// One that is written out, for questions about it; nothing for a text that names none.
+    pub fn parse(name: &str, groups: &[String]) -> Option<Self> {
+        let named = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty());
+        let known = matches!(name, "stdio" | "anonymous") || ["stdio:", "key:", "user:"].into_iter().any(named);
+        known.then(|| Self::new(name, groups))
     }
 
     /// As written in policy and audit.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.name
+    }
+
+    /// The groups that it belongs to.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.0.groups.iter().map(|group| &**group)
+    }
+
+    /// What was last remembered of it; 0 at first.
+    pub fn memo(&self) -> u64 {
+        self.0.memo.load(Ordering::Acquire)
+    }
+
+    /// Keeps a number with it, so that whoever decides about each of its calls need not look it up each time.
+    pub fn remember(&self, memo: u64) {
+        self.0.memo.store(memo, Ordering::Release);
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.name == other.0.name
+    }
+}
+
+impl Eq for Principal {}
+
+impl PartialOrd for Principal {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Principal {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.name.cmp(&other.0.name)
+    }
+}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Principal({})", self.0)
+        write!(f, "Principal({})", self.as_str())
     }
 }
 
@@ -166,5 +236,18 @@ mod tests {
             assert_eq!(ServerKey::new(bad), Err(ServerKeyError::Shape), "{bad}");
         }
         assert_eq!(ServerKey::new("onegate"), Err(ServerKeyError::Reserved), "N-14");
+    }
+
+    #[test]
+    fn principals_are_their_names() {
+        let one = Principal::key_in("ci", &["dev".to_owned()]);
+        assert_eq!(one, Principal::key("ci"));
+        assert_eq!(one.groups().collect::<Vec<_>>(), ["dev"]);
+        for good in ["stdio", "stdio:x", "anonymous", "key:ci", "user:42"] {
+            assert_eq!(Principal::parse(good, &[]).unwrap().as_str(), good);
+        }
+        for bad in ["", "ci", "key:", "group:dev", "Key:ci"] {
+            assert!(Principal::parse(bad, &[]).is_none(), "{bad}");
+        }
     }
 }

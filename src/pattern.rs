@@ -9,16 +9,37 @@
 //! takes the next character as it is. Nothing else is special; braces are braces. Matching is own code because
 //! glob libraries are made for paths: they compare bytes, so that `?` would be half of an `ö`, and give `/`
 //! and `**` meanings that names do not have. The time is bounded by pattern length × name length.
+//!
+//! `re:…` is a regular expression instead, over the whole name as well, by an engine whose time is linear in it.
+
+use regex::{Regex, RegexBuilder};
 
 /// Longest pattern in bytes (D-30).
 const MAX_LEN: usize = 1000;
 
-/// A compiled pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Most memory of a compiled regular expression, in bytes.
+const MAX_COMPILED: usize = 1 << 20;
+
+/// A compiled pattern. Two are equal when they are written alike.
+#[derive(Clone, Debug)]
 pub struct Pattern {
     text: Box<str>,
-    pieces: Box<[Piece]>,
+    form: Form,
 }
+
+#[derive(Clone, Debug)]
+enum Form {
+    Glob(Box<[Piece]>),
+    Regex(Regex),
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
@@ -50,9 +71,9 @@ pub enum PatternError {
     /// A backslash with nothing behind it.
     #[error("`{0}`: a `\\` at the end escapes nothing")]
     Escape(String),
-    /// The form `re:…`, which is reserved.
-    #[error("`{0}`: regular expressions are not supported; write a glob (or `\\re:…` for that very name)")]
-    Regex(String),
+    /// A regular expression that does not compile.
+    #[error("`{0}`: is not a regular expression: {1} (write `\\re:…` for that very name)")]
+    Regex(String, String),
 }
 
 impl Pattern {
@@ -64,8 +85,8 @@ impl Pattern {
         if text.len() > MAX_LEN {
             return Err(PatternError::TooLong);
         }
-        if text.starts_with("re:") {
-            return Err(PatternError::Regex(text.to_owned()));
+        if let Some(written) = text.strip_prefix("re:") {
+            return Ok(Self { text: text.into(), form: Form::Regex(regex(text, written)?) });
         }
         let mut pieces = Vec::with_capacity(text.len());
         let mut rest = text.chars();
@@ -80,7 +101,7 @@ impl Pattern {
             };
             pieces.push(piece);
         }
-        Ok(Self { text: text.into(), pieces: pieces.into() })
+        Ok(Self { text: text.into(), form: Form::Glob(pieces.into()) })
     }
 
     /// The pattern as written.
@@ -90,6 +111,10 @@ impl Pattern {
 
     /// Whether the whole of `name` matches.
     pub fn matches(&self, name: &str) -> bool {
+        let pieces = match &self.form {
+            Form::Glob(pieces) => pieces,
+            Form::Regex(regex) => return regex.is_match(name),
+        };
         let mut rest = name.chars();
         let mut at = 0;
         // Where to go on when a piece fails: behind the last `*`, one character later than before. Earlier
@@ -98,7 +123,7 @@ impl Pattern {
         loop {
             let before = rest.clone();
             let next = rest.next();
-            match (self.pieces.get(at), next) {
+            match (pieces.get(at), next) {
                 (Some(Piece::Any), _) => {
                     rest = before.clone();
                     at += 1;
@@ -117,13 +142,18 @@ impl Pattern {
         }
     }
 
+    /// Whether every name matches.
+    pub fn is_any(&self) -> bool {
+        matches!(&self.form, Form::Glob(pieces) if **pieces == [Piece::Any])
+    }
+
     /// Why it is probably not meant as written, where that shows (D096).
     pub fn suspicion(&self) -> Option<&'static str> {
         if self.text.starts_with(char::is_whitespace) || self.text.ends_with(char::is_whitespace) {
             Some("begins or ends with white space")
         } else if self.text.contains(char::is_control) {
             Some("contains a control character")
-        } else if self.text.contains("__") && !self.text.starts_with("__") {
+        } else if matches!(self.form, Form::Glob(_)) && self.text.contains("__") && !self.text.starts_with("__") {
             Some("looks like an exposed name; patterns are over the server's own names")
         } else {
             None
@@ -139,6 +169,23 @@ impl Piece {
             Self::Set { ranges, negated } => ranges.iter().any(|&(from, to)| (from..=to).contains(&c)) != *negated,
         }
     }
+}
+
+/// Compiles `written`, anchored at both ends. It must stand by itself, so that no bracket of it closes ours.
+fn regex(text: &str, written: &str) -> Result<Regex, PatternError> {
+    let compile = |pattern: &str| {
+        let built = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
+        built.map_err(|error| {
+            let message = error.to_string();
+            let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            PatternError::Regex(text.to_owned(), last)
+        })
+    };
+    if written.is_empty() {
+        return Err(PatternError::Empty);
+    }
+    compile(written)?;
+    compile(&format!("\\A(?:{written})\\z"))
 }
 
 /// Reads a set behind its `[`. A `]` or `-` that is meant stands escaped.
@@ -211,6 +258,14 @@ mod tests {
     }
 
     #[test]
+    fn regular_expressions_are_anchored() {
+        check("re:a|b", &["a", "b"], &["ab", "xa", "bx", "a\n", "", "A"]);
+        check("re:(read|list)_[a-z]+", &["read_x", "list_files"], &["read_", "xread_x", "read_x2"]);
+        check("re:.*", &["", "a/b"], &["a\nb"]);
+        assert!(Pattern::new("*").unwrap().is_any() && !Pattern::new("re:.*").unwrap().is_any());
+    }
+
+    #[test]
     fn what_does_not_compile_says_why() {
         for (text, why) in [
             ("", PatternError::Empty),
@@ -219,9 +274,12 @@ mod tests {
             ("[a", PatternError::Set("[a".into())),
             ("[b-a]", PatternError::Range("[b-a]".into())),
             ("a\\", PatternError::Escape("a\\".into())),
-            ("re:.*", PatternError::Regex("re:.*".into())),
+            ("re:", PatternError::Empty),
         ] {
             assert_eq!(Pattern::new(text), Err(why));
+        }
+        for text in ["re:(", "re:a)|(b", "re:(?=x)", "re:(a{1000}){1000}"] {
+            assert!(matches!(Pattern::new(text), Err(PatternError::Regex(..))), "{text}");
         }
         assert_eq!(Pattern::new(&"a".repeat(1001)), Err(PatternError::TooLong));
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::adjust::Given;
 use super::part::MAX_DEFINITION;
 use super::render::Needs;
 use super::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
@@ -41,6 +42,12 @@ pub(super) struct Item {
     pub(super) template: Option<Arc<Template>>,
     /// A tool that can be called as a task only (TSK-7).
     pub(super) task: bool,
+    /// What hosts call it, where the operator says so; behind the prefix.
+    pub(super) renamed: Option<Box<str>>,
+    /// Whether the operator hides it.
+    pub(super) hide: bool,
+    /// What the operator changes about its calls.
+    pub(super) given: Option<Arc<Given>>,
 }
 
 /// What is wrong with an entry.
@@ -209,7 +216,15 @@ impl Item {
             mirror: mirror.filter(|params| !params.is_empty()).map(Into::into),
             template,
             task,
+            renamed: None,
+            hide: false,
+            given: None,
         })
+    }
+
+    /// What its name towards hosts is made of.
+    pub(super) fn called(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.native)
     }
 
     /// Whether an annotation for a header is invalid.

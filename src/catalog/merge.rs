@@ -13,6 +13,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
+use super::adjust::Given;
 use super::item::Item as Definition;
 use super::naming::{Named, Scheme};
 use super::part::Part;
@@ -20,7 +21,7 @@ use super::render::{Class, Needs, Published, render};
 use super::shelf::{Entry, Shelf};
 use super::uri::{Listed, Site, UriRoute, Uris};
 use crate::ident::{Kind, ServerKey};
-use crate::policy::{Policy, Reason, View};
+use crate::policy::{Policy, Reason, Terms, View};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
 
@@ -53,6 +54,10 @@ pub struct Route {
     pub mirror: Option<Arc<[HeaderParam]>>,
     /// The server takes calls of the tool as tasks only (TSK-7).
     pub task: bool,
+    /// What policy says of it to whom this catalogue is for.
+    pub terms: Arc<Terms>,
+    /// What the operator changes about its calls.
+    pub given: Option<Arc<Given>>,
 }
 
 /// Stands for what hosts see of one kind; equal when they see the same.
@@ -71,6 +76,8 @@ impl Fingerprint {
 pub enum Hidden {
     /// Policy.
     Refused(Reason),
+    /// The operator hides it.
+    ByOverride,
     /// The profile does not show it.
     NotInProfile,
     /// An annotation for a header is invalid, and its server is reached by HTTP.
@@ -84,6 +91,7 @@ impl Hidden {
     pub const fn code(self) -> &'static str {
         match self {
             Self::Refused(reason) => reason.code(),
+            Self::ByOverride => "hidden-by-override",
             Self::NotInProfile => "not-in-profile",
             Self::BadHeader => "invalid-header",
             Self::NameTaken => "name-taken",
@@ -152,6 +160,7 @@ struct Candidate<'a> {
     /// Position in its part.
     item: usize,
     definition: &'a Definition,
+    terms: Arc<Terms>,
     hidden: Option<Hidden>,
 }
 
@@ -207,7 +216,7 @@ impl Catalogue {
         let mut hash = Sha256::new();
         let mut shelf = Shelf::with_capacity(candidates.len());
         for (candidate, exposed) in candidates.into_iter().zip(exposed) {
-            let Candidate { site, item, definition, mut hidden } = candidate;
+            let Candidate { site, item, definition, terms, mut hidden } = candidate;
             let taken = match &exposed {
                 None => true,
                 Some(exposed) => self.is_lost(kind, site, exposed, &definition.native),
@@ -217,7 +226,7 @@ impl Catalogue {
             }
             if let (None, Some(exposed)) = (hidden, &exposed) {
                 self.fingerprint(&mut hash, kind, site, exposed, definition);
-                self.route(kind, site, exposed, definition);
+                self.route(kind, site, exposed, definition, terms);
                 shelf.needs = Needs::union([shelf.needs, definition.needs].into_iter());
                 shelf.visible += 1;
                 // Names grow by prefix and hash, hardly anything else grows.
@@ -252,7 +261,7 @@ impl Catalogue {
     }
 
     /// Puts a visible item into the tables.
-    fn route(&mut self, kind: Kind, site: usize, exposed: &Arc<str>, definition: &Definition) {
+    fn route(&mut self, kind: Kind, site: usize, exposed: &Arc<str>, definition: &Definition, terms: Arc<Terms>) {
         let source = &self.sources[site];
         let table = match kind {
             Kind::Tool => &mut self.tools,
@@ -265,6 +274,8 @@ impl Catalogue {
             native_json: definition.literal(),
             mirror: definition.mirror.clone(),
             task: definition.task,
+            terms,
+            given: definition.given.clone(),
         };
         table.insert(exposed.clone(), route);
         if kind == Kind::Tool && source.apps {
@@ -406,13 +417,19 @@ fn candidates<'a>(parts: &[&Contribution<'a>], kind: Kind, policy: &Policy, view
         let items = part.parts[kind.index()].map_or(&[][..], |part| part.items());
         found.extend(items.iter().enumerate().map(|(item, definition)| {
             let native = &definition.native;
-            let hidden = match policy.exposes(part.server, kind, native) {
-                Err(refusal) => Some(Hidden::Refused(refusal.reason())),
-                Ok(()) if !view.exposes(part.server, part.key, kind, native) => Some(Hidden::NotInProfile),
-                Ok(()) if part.http && definition.is_badly_annotated() => Some(Hidden::BadHeader),
-                Ok(()) => None,
+            let terms = Arc::new(policy.terms(view.class(), part.server, kind, native));
+            let hidden = if !terms.is_visible() {
+                Some(Hidden::Refused(Reason::NotAllowed))
+            } else if definition.hide {
+                Some(Hidden::ByOverride)
+            } else if !view.exposes(part.server, part.key, kind, native) {
+                Some(Hidden::NotInProfile)
+            } else if part.http && definition.is_badly_annotated() {
+                Some(Hidden::BadHeader)
+            } else {
+                None
             };
-            Candidate { site, item, definition, hidden }
+            Candidate { site, item, definition, terms, hidden }
         }));
     }
     found
@@ -431,7 +448,7 @@ fn names(
     let named: Vec<Named<'_>> = counted
         .map(|candidate| {
             let part = parts[candidate.site];
-            Named { server: part.key, prefix: part.prefix, native: &candidate.definition.native }
+            Named { server: part.key, prefix: part.prefix, native: candidate.definition.called() }
         })
         .collect();
     let mut exposed = scheme.expose(&named).into_iter();
@@ -468,7 +485,7 @@ fn uris(parts: &[&Contribution<'_>], candidates: &[Vec<Candidate<'_>>; 4], view:
 mod tests {
     use super::*;
     use crate::config::settings::ItemFilter;
-    use crate::policy::{ItemRules, ServerRules};
+    use crate::policy::{Class, ItemRules, ServerRules};
     use proptest::prelude::*;
 
     const NEWEST: Revision = Revision::LATEST_MODERN;
@@ -628,7 +645,7 @@ mod tests {
             prop_assert_eq!(published.len(), merged.entries(Kind::Tool));
             let mut routed: Vec<_> = published.iter().map(|name| &*merged.resolve(Kind::Tool, name).unwrap().native).collect();
             let mut admitted: Vec<_> =
-                natives.iter().map(String::as_str).filter(|name| policy.admit(0, Kind::Tool, name).is_ok()).collect();
+                natives.iter().map(String::as_str).filter(|name| policy.exposes(Class::default(), 0, Kind::Tool, name).is_ok()).collect();
             routed.sort_unstable();
             admitted.sort_unstable();
             prop_assert_eq!(routed, admitted);

@@ -4,6 +4,7 @@
 //! configuration changed and publishes it whole. Definitions stay raw JSON throughout: an entry is the slice of
 //! the message it came in, and is published by splicing. What a profile shows comes in as a [`View`].
 
+mod adjust;
 mod headers;
 mod item;
 mod merge;
@@ -19,6 +20,7 @@ pub mod tokens;
 pub mod uri;
 
 pub use crate::policy::View;
+pub use adjust::Given;
 pub use item::Fault;
 pub use merge::{Catalogue, Contribution, Fingerprint, Hidden, Item, Route};
 pub use part::{Dropped, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, Part};

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::adjust;
 use super::item::{Fault, Item};
+use crate::config::settings::OverrideSettings;
 use crate::ident::Kind;
 use crate::protocol::json;
 use crate::shown::shown_str;
@@ -96,6 +98,24 @@ impl Part {
             }
         }
         Ok(part)
+    }
+
+    /// Changes what the operator wants otherwise; what cannot be read then is left out as any bad definition.
+    pub fn adjust(&mut self, overrides: &[OverrideSettings]) {
+        if self.kind != Kind::Tool {
+            return;
+        }
+        for wanted in overrides {
+            let Some(at) = self.items.iter().position(|item| *item.native == *wanted.native) else { continue };
+            match adjust::adjusted(&self.items[at], wanted) {
+                Ok(item) => self.items[at] = item,
+                Err((name, fault)) => {
+                    // Shown as it was, it would take what is fixed.
+                    self.items.remove(at);
+                    self.dropped.push(Dropped { kind: self.kind, index: at, name, fault });
+                }
+            }
+        }
     }
 
     /// What it lists.

@@ -8,11 +8,13 @@ use bytes::Bytes;
 
 use super::exit::Exit;
 use super::progress::Starting;
+use super::who::As;
 use super::{Common, load, out, run, tools};
 use crate::caller::Caller;
 use crate::catalog::naming;
 use crate::daemon::Daemon;
 use crate::gateway::{Failure, Gateway, Outcome, Pace};
+use crate::ident::Principal;
 use crate::protocol::call::Call;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::Message;
@@ -35,6 +37,8 @@ pub(super) struct Args {
     /// Call as a host of this profile, instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    #[command(flatten)]
+    who: As,
     #[command(flatten)]
     common: Common,
 }
@@ -63,12 +67,16 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
     if let Err(exit) = load::choose(&mut settings, args.profile.as_deref()) {
         return Ok(exit);
     }
+    let who = match args.who.principal(&settings) {
+        Ok(who) => who,
+        Err(exit) => return Ok(exit),
+    };
     // Only servers that can own the name are needed.
     settings.servers.retain(|server| naming::may_own(&server.prefix, &args.name));
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
         Starting::new().settle(daemon.gateway()).await;
-        let exit = call_and_show(&args, call, daemon.gateway()).await;
+        let exit = call_and_show(&args, call, daemon.gateway(), who).await;
         daemon.stop(Pace::SWIFT).await;
         exit
     })?
@@ -93,8 +101,9 @@ pub(super) fn request(name: &str, arguments: &str) -> Result<Call, String> {
     }
 }
 
-async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Result<Exit> {
-    let outcome = gateway.call(&call, &Caller::stdio(Revision::LATEST_MODERN), Arc::new(Upward::default())).await;
+async fn call_and_show(args: &Args, call: Call, gateway: &Gateway, principal: Principal) -> anyhow::Result<Exit> {
+    let caller = Caller { principal, ..Caller::stdio(Revision::LATEST_MODERN) };
+    let outcome = gateway.call(&call, &caller, Arc::new(Upward::default())).await;
     match outcome {
         Ok(Outcome::Result(answer, spans)) => {
             let result = spans.whole.of(&answer.reply.line);
@@ -104,6 +113,15 @@ async fn call_and_show(args: &Args, call: Call, gateway: &Gateway) -> anyhow::Re
                 show_result(result)?;
             }
             Ok(if is_error(result) { Exit::Failed } else { Exit::Fine })
+        }
+        Ok(Outcome::Refused(refused)) => {
+            let result = format!("{{{},\"_meta\":{{{}}}}}", refused.members, refused.meta);
+            if args.json {
+                out::text(&result)?;
+            } else {
+                show_result(result.as_bytes())?;
+            }
+            Ok(Exit::Failed)
         }
         Ok(Outcome::Own(members)) => {
             let result = format!("{{{members}}}");

@@ -17,7 +17,7 @@ use crate::config::Environment;
 use crate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use crate::daemon::{Daemon, Ended};
 use crate::gateway::{Gateway, Outcome, Pace};
-use crate::ident::{Secret, ServerKey};
+use crate::ident::{Principal, Secret, ServerKey};
 use crate::protocol::version::Revision;
 use crate::telemetry;
 use crate::transport::upward::Upward;
@@ -65,13 +65,13 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
         anyhow::bail!("the demo's servers did not start");
     }
     out::text("Two servers, clock (protocol 2026-07-28) and notes (protocol 2025-11-25), as one:\n")?;
-    out::text(&tools::as_table(&gateway.catalogue(0)))?;
+    out::text(&tools::as_table(&gateway.catalogue(gateway.sight(&Principal::stdio(), 0))))?;
     for (name, arguments) in [("notes__add", r#"{"text":"bought milk"}"#), ("clock__now", "{}")] {
         out::text(&format!("\n> {name} {arguments}"))?;
         let call = call::request(name, arguments).map_err(anyhow::Error::msg)?;
         match gateway.call(&call, &Caller::stdio(Revision::LATEST_MODERN), Arc::new(Upward::default())).await {
             Ok(Outcome::Result(answer, spans)) => call::show_result(spans.whole.of(&answer.reply.line))?,
-            Ok(Outcome::Own(_) | Outcome::Input(_) | Outcome::Task(_) | Outcome::Error(..)) => {
+            Ok(Outcome::Own(_) | Outcome::Refused(_) | Outcome::Input(_) | Outcome::Task(_) | Outcome::Error(..)) => {
                 anyhow::bail!("{name} answered with an error")
             }
             Err(failure) => anyhow::bail!("{}", failure.message),

@@ -7,14 +7,17 @@ mod check;
 mod demo;
 mod demo_server;
 mod exit;
+mod explain;
 mod key;
 mod load;
 mod out;
+mod policy;
 mod progress;
 mod run;
 mod serve;
 mod tools;
 mod trust;
+mod who;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,6 +57,10 @@ enum Command {
     Tools(tools::Args),
     /// Call one tool through the whole pipeline.
     Call(call::Args),
+    /// What policy decides about one item for one principal, and why.
+    Explain(explain::Args),
+    /// Test a configuration against a table of expected decisions.
+    Policy(policy::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
     /// Make keys for hosts of `serve`.
@@ -88,6 +95,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Call(args) => call::run(args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -4,12 +4,13 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::progress::Starting;
+use super::who::As;
 use super::{Common, load, out, run};
 use crate::catalog::{Item, tokens};
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
-use crate::ident::Kind;
+use crate::ident::{Kind, Principal};
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
@@ -29,6 +30,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     #[command(flatten)]
+    who: As,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -45,10 +48,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     {
         return Ok(exit);
     }
+    let who = match args.who.principal(&settings) {
+        Ok(who) => who,
+        Err(exit) => return Ok(exit),
+    };
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
         Starting::new().settle(daemon.gateway()).await;
-        let shown = show(args, daemon.gateway());
+        let shown = show(args, daemon.gateway(), &who);
         let failed = tell_failed(daemon.gateway());
         daemon.stop(Pace::SWIFT).await;
         shown?;
@@ -66,8 +73,9 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
     Ok(())
 }
 
-fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
-    let catalogue = gateway.catalogue(0);
+fn show(args: &Args, gateway: &Gateway, who: &Principal) -> anyhow::Result<()> {
+    let catalogue = gateway.catalogue(gateway.sight(who, 0));
+    tell_unmatched(&catalogue, gateway);
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
@@ -82,6 +90,14 @@ fn show(args: &Args, gateway: &Gateway) -> anyhow::Result<()> {
         out::text(&format!("\nhidden:\n{}", out::table(&hidden, &[])))?;
     }
     Ok(())
+}
+
+/// Says which rules are about nothing that there is: a slip of the pen in a deny rule denies nothing.
+fn tell_unmatched(catalogue: &Catalogue, gateway: &Gateway) {
+    let all: Vec<_> = items(catalogue).map(|item| (item.server, item.kind, item.native)).collect();
+    for (place, pattern) in gateway.policy().unmatched(&all) {
+        tracing::warn!("{place}: {:?} matches nothing that the servers list", shown_str(&pattern));
+    }
 }
 
 /// All items, kind by kind.

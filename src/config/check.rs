@@ -29,6 +29,12 @@ pub(super) enum Shape {
     Period { never: bool, min: Duration, max: Duration },
     /// One of these words; those of `later` are known, but not to this version.
     Word { words: &'static [&'static str], later: &'static [&'static str] },
+    /// A text, a number, `true` or `false`.
+    Scalar,
+    /// A list of those.
+    Scalars,
+    /// Whatever JSON can say.
+    Json,
     /// A list of texts that this finds nothing wrong with.
     Texts(Problem),
     /// Names that this finds nothing wrong with, and any texts.
@@ -58,6 +64,12 @@ impl Check<'_> {
             Shape::Named(name) => return self.named_texts(node, *name, path),
             Shape::Texts(problem) => return self.list(node, path, *problem),
             Shape::Tables(each) => return self.tables(node, each, path),
+            Shape::Scalar => (!is_scalar(node)).then(|| expected("a text, a number, `true` or `false`", node)),
+            Shape::Scalars => {
+                let fits = matches!(&node.value, Value::List(items) if items.iter().all(is_scalar));
+                (!fits).then(|| expected("a list of texts, numbers, `true` or `false`", node))
+            }
+            Shape::Json => (!is_json(node)).then(|| expected("what JSON can say", node)),
             Shape::Bool => (!matches!(node.value, Value::Bool(_))).then(|| expected("`true` or `false`", node)),
             Shape::Count { min, max } => {
                 if let Value::Integer(number) = node.value {
@@ -192,6 +204,22 @@ impl Check<'_> {
     }
 }
 
+fn is_scalar(node: &Node) -> bool {
+    match node.value {
+        Value::Text(_) | Value::Integer(_) | Value::Bool(_) => true,
+        Value::Float(number) => number.is_finite(),
+        Value::List(_) | Value::Table(_) | Value::Other(_) => false,
+    }
+}
+
+fn is_json(node: &Node) -> bool {
+    match &node.value {
+        Value::List(items) => items.iter().all(is_json),
+        Value::Table(entries) => entries.iter().all(|entry| is_json(&entry.node)),
+        Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Bool(_) | Value::Other(_) => is_scalar(node),
+    }
+}
+
 /// The shape of a member of a table.
 pub(super) fn find<'k>(keys: &'k [(&'static str, Shape)], name: &str) -> Option<&'k Shape> {
     keys.iter().find(|(known, _)| *known == name).map(|(_, shape)| shape)
@@ -222,6 +250,9 @@ fn text_problem(text: &str, shape: &Shape) -> Option<String> {
         }
         Shape::Word { words, .. } => Some(format!("`{}` is not one of {}", shown(text), words.join(", "))),
         Shape::Bool
+        | Shape::Scalar
+        | Shape::Scalars
+        | Shape::Json
         | Shape::Count { .. }
         | Shape::Texts(_)
         | Shape::Named(_)
@@ -381,7 +412,7 @@ mod tests {
             assert_eq!(pattern_problem(good), None, "{good}");
         }
         for (bad, why) in
-            [("", "empty"), ("re:^a$", "regular expressions"), ("[a", "not closed"), ("a\\", "escapes nothing")]
+            [("", "empty"), ("re:(", "not a regular expression"), ("[a", "not closed"), ("a\\", "escapes nothing")]
         {
             let problem = pattern_problem(bad).unwrap_or_default();
             assert!(problem.contains(why), "{bad}: {problem}");

@@ -25,6 +25,8 @@ pub(super) struct Text {
     pub text: Vec<u8>,
     /// Anybody on this machine may change it.
     pub loose: bool,
+    /// It is one of the organisation's, which come first.
+    pub organisation: bool,
 }
 
 /// What the search found.
@@ -41,8 +43,15 @@ pub(super) struct Found {
 /// Finds and reads the files: the organisation's layer, then the named files or the first of the search.
 pub(super) fn find(options: &LoadOptions) -> Found {
     let mut found = Found::default();
-    for path in folder(&options.etc.join("policy.d")) {
-        found.add(read(&path, &options.cwd).map(|text| vec![text]));
+    let organisation = options.etc.join("policy.d");
+    if let Err(error) = std::fs::read_dir(&organisation)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        // What the organisation forbids is not known then.
+        found.faults.push(*fault(&organisation, format!("cannot be read: {error}")));
+    }
+    for path in folder(&organisation) {
+        found.add(read(&path, &options.cwd).map(|text| vec![Text { organisation: true, ..text }]));
     }
     let environment = &options.environment;
     let named: Vec<PathBuf> = if options.files.is_empty() {
@@ -167,6 +176,7 @@ fn read(path: &Path, cwd: &Path) -> Result<Text, Box<Fault>> {
         path: path.to_owned(),
         shown,
         text,
+        organisation: false,
         loose: kind.is_file() && {
             use std::os::unix::fs::PermissionsExt as _;
             kind.permissions().mode() & 0o002 != 0

@@ -27,6 +27,8 @@ pub(super) struct Layer {
     pub style: Style,
     /// The folder that its relative paths start from.
     pub base: PathBuf,
+    /// Whether it is the organisation's: it comes first, and what it says of policy can only be narrowed.
+    pub organisation: bool,
 }
 
 impl Layer {
@@ -73,6 +75,26 @@ pub(super) fn merge(layers: &[Layer]) -> Result<schema::File, String> {
     figment.extract().map_err(|error| error.path.join("."))
 }
 
+/// Lists that every layer adds to: nobody's rules take another's away.
+const GATHERED: [&str; 2] = ["rule", "limit"];
+
+/// Puts the rules and limits of lower layers before those of higher ones, so that all of them hold after the merge.
+pub(super) fn gather(layers: &mut [Layer]) {
+    for name in GATHERED {
+        let mut before: Vec<Node> = Vec::new();
+        for layer in layers.iter_mut() {
+            let Value::Table(entries) = &mut layer.node.value else { continue };
+            let policy = entries.iter_mut().find(|entry| entry.name == "policy");
+            let Some(Value::Table(keys)) = policy.map(|entry| &mut entry.node.value) else { continue };
+            let Some(list) = keys.iter_mut().find(|entry| entry.name == name) else { continue };
+            if let Value::List(items) = &mut list.node.value {
+                before.append(items);
+                items.clone_from(&before);
+            }
+        }
+    }
+}
+
 /// Who said what last, by path.
 #[derive(Default)]
 pub(super) struct Origins(HashMap<String, (usize, Pos)>);
@@ -92,8 +114,13 @@ impl Origins {
             match &entry.node.value {
                 Value::Table(members) => self.table(layer, members, &path),
                 Value::List(items) => {
+                    let gathered = GATHERED.iter().any(|name| path.strip_prefix("policy.") == Some(*name));
                     for (index, item) in items.iter().enumerate() {
                         let path = format!("{path}[{index}]");
+                        if gathered && self.0.contains_key(&path) {
+                            // A lower layer's own, repeated.
+                            continue;
+                        }
                         self.0.insert(path.clone(), (layer, item.at));
                         self.table(layer, item.entries(), &path);
                     }
@@ -114,6 +141,11 @@ impl Origins {
     pub(super) fn get<'l>(&self, path: &str, layers: &'l [Layer]) -> Option<(&'l Layer, Pos)> {
         let (layer, at) = self.0.get(path)?;
         Some((layers.get(*layer)?, *at))
+    }
+
+    /// Which layer said `path` last.
+    pub(super) fn layer(&self, path: &str) -> Option<usize> {
+        self.0.get(path).map(|(layer, _)| *layer)
     }
 
     /// The place of `path`, or of the nearest thing around it that somebody wrote.
@@ -143,6 +175,7 @@ pub(super) fn variables(environment: &Environment, cwd: &std::path::Path) -> Vec
             place: Place { variable: Some(format!("{VARIABLE}{path}")), ..Place::default() },
             style: Style::Own,
             base: cwd.to_owned(),
+            organisation: false,
         });
     }
     layers
@@ -156,6 +189,7 @@ pub(super) fn flag(name: &str, path: &[&str], value: &str, cwd: &std::path::Path
         place: Place { flag: Some(name.to_owned()), ..Place::default() },
         style: Style::Own,
         base: cwd.to_owned(),
+        organisation: false,
     }
 }
 
@@ -209,7 +243,7 @@ fn leaf(shape: Option<&Shape>, text: &str) -> Node {
         root.get("value").cloned()
     };
     let value = match shape {
-        Some(Shape::Bool | Shape::Count { .. }) => written(),
+        Some(Shape::Bool | Shape::Count { .. } | Shape::Scalar | Shape::Scalars | Shape::Json) => written(),
         Some(Shape::Texts(_) | Shape::Named(_) | Shape::Members { .. } | Shape::Tables(_) | Shape::Table(_)) => {
             written()
         }

@@ -100,6 +100,7 @@ pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
         draft.layers.push(layers::flag(name, &key, value, &options.cwd));
     }
     draft.check();
+    layers::gather(&mut draft.layers);
     let Resolved { settings, faults, server_faults, notes, serving } = draft.resolve(options)?;
     draft.faults.extend(faults);
     draft.notes.extend(notes);
@@ -134,6 +135,7 @@ impl Draft {
             place,
             style: Style::Own,
             base: text.path.parent().unwrap_or_else(|| Path::new("/")).to_owned(),
+            organisation: text.organisation,
         };
         match parse(&text) {
             Ok((node, format)) => {

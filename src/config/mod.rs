@@ -4,6 +4,7 @@
 //! which call [`load()`] and show its faults and notes.
 
 mod address;
+mod cases;
 mod check;
 mod environment;
 mod fault;
@@ -17,9 +18,11 @@ mod layers;
 mod load;
 mod moment;
 mod period;
+mod rate;
 mod references;
 mod remote;
 mod resolve;
+mod rules;
 mod schema;
 mod serving;
 pub mod settings;
@@ -27,6 +30,7 @@ mod size;
 mod tree;
 pub mod trust;
 
+pub use cases::{PolicyCase, policy_cases};
 pub use environment::Environment;
 pub use fault::{Fault, Faults, Note, Place};
 pub use load::{Flag, LoadOptions, Loaded, load};

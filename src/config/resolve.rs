@@ -3,10 +3,12 @@
 //! Called by `load`; deliberately reads no configuration file.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::ident::ServerKey;
+use crate::shown::shown_str as shown;
 
 use super::check::{self, join};
 use super::environment::Environment;
@@ -17,10 +19,10 @@ use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    EraChoice, GatewaySettings, ItemFilter, LogFormat, Reach, ServerFault, ServerLimits, ServerSettings, Settings,
-    Sharing, Start, TelemetrySettings, Timeouts,
+    EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach, ServerFault, ServerLimits,
+    ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
-use super::{launch, period, remote};
+use super::{launch, period, remote, rules};
 
 /// What resolving gave.
 pub(super) struct Resolved {
@@ -80,7 +82,10 @@ pub(super) fn resolve(
     let profiles = front.profiles(file.profiles, &known, &servers);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
     front.points_at_itself(&http, &servers);
-    let serving = front.serving;
+    let mut serving = front.serving;
+    let mut policy = rules::Rules { ground: &ground, earlier, faults: &mut faults, notes: &mut notes, known: &known };
+    let policy = policy.policy(file.policy);
+    rules::default_for_serving(&policy, (&http, &auth), &ground, &mut serving);
     let state = match &file.gateway.state {
         Some(state) => {
             let base = origins.get("gateway.state", layers).map_or(cwd, |(layer, _)| &layer.base);
@@ -93,6 +98,7 @@ pub(super) fn resolve(
             gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key },
             servers,
             profiles,
+            policy,
             http,
             auth,
             telemetry: TelemetrySettings {
@@ -135,12 +141,25 @@ impl Resolver<'_> {
         is_faulty(self.earlier, path)
     }
 
-    fn server(&mut self, key: ServerKey, server: schema::Server, name_budget: usize) -> ServerSettings {
+    fn server(&mut self, key: ServerKey, mut server: schema::Server, name_budget: usize) -> ServerSettings {
         let path = join("servers", key.as_str());
         let guest = self.guests.get(key.as_str());
         let prefix = self.prefix(&key, &server, &path, name_budget);
         let timeouts = self.timeouts(&server, &path);
         let reach = self.reach(&server, guest, &path);
+        if server.limits.burst.is_some() && server.limits.rate.is_none() && !self.is_faulty(&join(&path, "limits")) {
+            let at = join(&join(&path, "limits"), "burst");
+            self.faults.push(self.fault(&at, "means nothing without a `rate`".to_owned()));
+        }
+        let overrides = self.overrides(std::mem::take(&mut server.r#override), &path);
+        for (kind, items) in [
+            ("tools", &server.tools),
+            ("prompts", &server.prompts),
+            ("resources", &server.resources),
+            ("templates", &server.templates),
+        ] {
+            self.suspicious(&join(&path, kind), items);
+        }
         let filter = |items: schema::Items| ItemFilter { allow: items.allow, deny: items.deny };
         ServerSettings {
             title: guest.and_then(|guest| guest.title.clone()),
@@ -164,6 +183,7 @@ impl Resolver<'_> {
                 schema::Sharing::Principal => Sharing::Principal,
             },
             limits: ServerLimits {
+                rate: server.limits.rate.map(|rate| (rate.0, server.limits.burst.and_then(NonZeroU32::new))),
                 concurrency: server.limits.concurrency.map(usize::from),
                 queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
                 max_result: server.limits.max_result.0,
@@ -172,6 +192,7 @@ impl Resolver<'_> {
             prompts: filter(server.prompts),
             resources: filter(server.resources),
             templates: filter(server.templates),
+            overrides,
             roots: filter(server.roots),
             key,
         }
@@ -206,6 +227,55 @@ impl Resolver<'_> {
             self.prefixes.insert(prefix.clone(), key.clone());
         }
         prefix
+    }
+
+    /// Points out patterns that are probably not meant as written (D096).
+    fn suspicious(&mut self, path: &str, items: &schema::Items) {
+        let lists = [("allow", items.allow.as_deref().unwrap_or_default()), ("deny", &items.deny)];
+        for (list, texts) in lists {
+            for (n, pattern) in check::patterns(texts).iter().enumerate() {
+                if let Some(why) = pattern.suspicion() {
+                    let at = format!("{}[{n}]", join(path, list));
+                    let message = format!("{at}: `{}` {why}", shown(pattern.as_str()));
+                    let place = self.ground.origins.place(&at, self.ground.layers);
+                    self.notes.push(Note { place, message });
+                }
+            }
+        }
+    }
+
+    /// What is changed about single items.
+    fn overrides(&mut self, written: BTreeMap<String, schema::Override>, path: &str) -> Vec<OverrideSettings> {
+        let raw = |values: BTreeMap<String, serde_json::Value>| {
+            values.into_iter().map(|(name, value)| (name, value.to_string())).collect::<Vec<_>>()
+        };
+        let mut overrides = Vec::with_capacity(written.len());
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for (native, written) in written {
+            let at = join(&join(path, "override"), &native);
+            for name in written.fixed.keys().filter(|name| written.defaults.contains_key(*name)) {
+                let message = "is fixed already, so a default means nothing".to_owned();
+                self.faults.push(self.fault(&join(&join(&at, "defaults"), name), message));
+            }
+            if let Some(name) = &written.name
+                && let Some(other) = names.insert(name.clone(), native.clone())
+            {
+                let message = format!("`{}` is already the name of `{}`", shown(name), shown(&other));
+                self.faults.push(self.fault(&join(&at, "name"), message));
+            }
+            overrides.push(OverrideSettings {
+                native,
+                name: written.name,
+                title: written.title,
+                description: written.description,
+                hide: written.hide,
+                fixed: raw(written.fixed),
+                defaults: raw(written.defaults),
+                timeout: written.timeout.map(|timeout| timeout.0),
+                retry_safe: written.retry_safe,
+            });
+        }
+        overrides
     }
 
     fn timeouts(&mut self, server: &schema::Server, path: &str) -> Timeouts {

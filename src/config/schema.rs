@@ -6,6 +6,7 @@
 //! equal. Deliberately knows no file and no layer. Called by `check`, `layers`, `load` and `resolve`.
 
 mod front;
+mod policy;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::period::{Period, PeriodOrNever};
+use super::rate::Written as Rate;
 use super::size::Size;
 
 pub(super) use front::{Auth, Http, Key, Mode, Profile};
+pub(super) use policy::{Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar};
 pub(super) use shape::SHAPE;
 
 // No `Debug` on what can hold a plain-text secret (I-34).
@@ -36,6 +39,8 @@ pub(super) struct File {
     /// beginning with a letter; `default` is what `/mcp` and a bare `run` show, all servers when it is absent.
     #[schemars(extend("propertyNames" = { "pattern": "^[a-z][a-z0-9-]{0,31}$" }))]
     pub profiles: BTreeMap<String, Profile>,
+    /// Who may use what, how often and with which arguments.
+    pub policy: Policy,
     /// What `serve` listens on.
     pub http: Http,
     /// How hosts of `serve` prove who they are.
@@ -127,6 +132,8 @@ pub(super) struct Server {
     pub resources: Items,
     /// Which of its resource templates are visible, by their templates.
     pub templates: Items,
+    /// What is changed about single tools, by the names that the server gives them.
+    pub r#override: BTreeMap<String, Override>,
     /// Which of a host's roots it may be told, by their URIs. `allow = []`: none, and that there are any is not told.
     pub roots: Items,
 }
@@ -154,6 +161,7 @@ impl Default for Server {
             prompts: Items::default(),
             resources: Items::default(),
             templates: Items::default(),
+            r#override: BTreeMap::new(),
             roots: Items::default(),
         }
     }
@@ -209,6 +217,13 @@ pub(super) enum Sharing {
 #[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Limits {
+    /// How often hosts may ask it in the long run, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// How often at once. Default: as often as `rate` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub burst: Option<u32>,
     /// Host requests that it works on at once. Default: as many as come.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -222,7 +237,7 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { concurrency: None, queue: 256, max_result: Size(16 << 20) }
+        Self { rate: None, burst: None, concurrency: None, queue: 256, max_result: Size(16 << 20) }
     }
 }
 

@@ -11,6 +11,15 @@ use std::time::Duration;
 
 use crate::ident::{Secret, ServerKey};
 
+mod policy;
+mod target;
+
+pub use policy::{
+    Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
+    Rate, RuleSettings, Scalar,
+};
+pub use target::{Target, TargetError, WhoError, WhoPattern};
+
 /// The whole configuration.
 pub struct Settings {
     /// `[gateway]`.
@@ -19,6 +28,8 @@ pub struct Settings {
     pub servers: Vec<ServerSettings>,
     /// `[profiles.*]`; the first is `default`, which shows everything when it is not configured.
     pub profiles: Vec<ProfileSettings>,
+    /// `[policy]`.
+    pub policy: PolicySettings,
     /// `[http]`.
     pub http: HttpSettings,
     /// `[auth]`.
@@ -34,6 +45,7 @@ impl Settings {
             gateway: GatewaySettings { instructions: None, name_budget: 45, state, seal_key: None },
             servers,
             profiles: vec![ProfileSettings::everything()],
+            policy: PolicySettings::default(),
             http: HttpSettings::default(),
             auth: AuthSettings::default(),
             telemetry,
@@ -100,6 +112,8 @@ pub struct ServerSettings {
     pub resources: ItemFilter,
     /// Which resource templates are visible, by native template.
     pub templates: ItemFilter,
+    /// What is changed about single tools, by native name.
+    pub overrides: Vec<OverrideSettings>,
     /// Which of a host's roots it may be told, by their URIs.
     pub roots: ItemFilter,
 }
@@ -122,6 +136,7 @@ impl ServerSettings {
             prompts: ItemFilter::default(),
             resources: ItemFilter::default(),
             templates: ItemFilter::default(),
+            overrides: Vec::new(),
             roots: ItemFilter::default(),
         }
     }
@@ -193,6 +208,8 @@ pub enum Sharing {
 /// Bounds of one server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
+    /// How often it is asked in the long run, and how often at once.
+    pub rate: Option<(Rate, Option<std::num::NonZeroU32>)>,
     /// Host requests that it works on at once; `None` = only the fixed bound of a connection.
     pub concurrency: Option<usize>,
     /// Host requests that wait for their turn beyond that.
@@ -203,7 +220,7 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { concurrency: None, queue: 256, max_result: 16 << 20 }
+        Self { rate: None, concurrency: None, queue: 256, max_result: 16 << 20 }
     }
 }
 

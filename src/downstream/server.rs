@@ -181,6 +181,8 @@ pub struct Item<'a> {
     pub mirror: &'a [HeaderParam],
     /// It is a tool that a legacy server takes as a task only (TSK-7).
     pub task: bool,
+    /// How long a call of it may take without progress, where that is not its server's own.
+    pub timeout: Option<Duration>,
 }
 
 /// A request on its way to a server. Dropping it tells the server that nobody waits any more.
@@ -439,11 +441,12 @@ impl Server {
         caller: &Caller,
         upward: Arc<Upward>,
     ) -> Result<Pending, Fault> {
-        let place = self.gate.enter(self.settings.timeouts.call).await?;
+        let place = self.gate.enter(&caller.principal, item.timeout.unwrap_or(self.settings.timeouts.call)).await?;
         let (connection, may_ask, held) = self.connection_for(caller).await?;
         let wants_progress = call.progress_token().is_some();
         let timeouts = self.settings.timeouts;
-        let deadlines = Deadlines { idle: timeouts.call, max: timeouts.call_max };
+        let idle = item.timeout.unwrap_or(timeouts.call);
+        let deadlines = Deadlines { idle, max: timeouts.call_max.max(idle) };
         let may_be_asked = matches!(call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
         let modern = connection.modern();
         let of_task = matches!(call.method(), Method::TasksGet | Method::TasksUpdate | Method::TasksCancel);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::downstream::Fault;
 use crate::ident::ServerKey;
+use crate::policy::Refusal;
 use crate::protocol::call::{BadCall, Call, Target};
 use crate::protocol::capability::TASKS;
 use crate::protocol::code;
@@ -200,6 +201,29 @@ impl Failure {
         Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
     }
 
+    /// Something that policy refuses and that is no call of a tool (contract §4).
+    pub(super) fn refused(server: &ServerKey, refusal: &Refusal, message: String) -> Self {
+        let code = if refusal.reason().is_of_limit() { code::LIMITED } else { code::INTERNAL_ERROR };
+        Self { data: Some(Self::refusal_data(server, refusal)), ..Self::plain(code, message) }
+    }
+
+    /// What programs can read of a refusal, a raw object.
+    pub(super) fn refusal_data(server: &ServerKey, refusal: &Refusal) -> String {
+        data(refusal.reason().code(), Some(server), refusal.retry_after())
+    }
+
+    /// Too many requests that were refused before this one (D-32).
+    pub(super) fn flood(after: Duration) -> Self {
+        let data = Some(data("rate-limited", None, Some(after)));
+        Self { data, ..Self::plain(code::LIMITED, "Too many refused requests; wait before the next one") }
+    }
+
+    /// An answer that is larger than a limit of policy allows.
+    pub(super) fn result_too_large(server: &ServerKey, length: u64, limit: u64) -> Self {
+        let message = format!("Server {server} gave too large an answer: it has {length} bytes, the limit is {limit}");
+        Self::with_reason("result-too-large", server, message, None)
+    }
+
     /// A server's failure (ERR-1).
     pub(super) fn of_server(server: &ServerKey, fault: &Fault) -> Self {
         let (reason, message, retry_after) = match fault {
@@ -288,14 +312,20 @@ impl Failure {
         Self::invalid_result(server, HEADERS_REFUSED)
     }
 
+    /// Whether its server went away while it worked on the request; one that cannot be started says when it is tried
+    /// again.
+    pub(super) fn is_lost(&self) -> bool {
+        self.reason() == Some("downstream-unavailable")
+            && !self.data.as_deref().is_some_and(|data| data.contains("retryAfterMs"))
+    }
+
     /// Whether it is that.
     pub(super) fn is_of_headers(&self) -> bool {
         self.code == code::INTERNAL_ERROR && self.message.ends_with(HEADERS_REFUSED)
     }
 
     fn with_reason(reason: &str, server: &ServerKey, message: String, retry_after: Option<Duration>) -> Self {
-        let retry = retry_after.map_or_else(String::new, |after| format!(",\"retryAfterMs\":{}", after.as_millis()));
-        let data = Some(format!(r#"{{"reason":"{reason}","server":"{server}"{retry}}}"#));
+        let data = Some(data(reason, Some(server), retry_after));
         Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
     }
 
@@ -314,6 +344,15 @@ impl Failure {
         }
         out.push(b'}');
     }
+}
+
+/// `data` of an error: what happened, where, and when it may be tried again.
+fn data(reason: &str, server: Option<&ServerKey>, retry_after: Option<Duration>) -> String {
+    let server = server.map_or_else(String::new, |server| format!(",\"server\":\"{server}\""));
+    // Never too early: the time is cut to whole milliseconds upwards.
+    let retry = retry_after
+        .map_or_else(String::new, |after| format!(",\"retryAfterMs\":{}", after.as_nanos().div_ceil(1_000_000)));
+    format!(r#"{{"reason":"{reason}"{server}{retry}}}"#)
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@ use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bridge::{Exchange, Input};
+use super::refused::Refused;
 use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
-use crate::catalog::{Catalogue, naming};
+use crate::catalog::{Catalogue, Given, naming};
 use crate::downstream::{Answer, Item, Server, Topic};
 use crate::ident::{Kind, ServerKey};
-use crate::policy::Permit;
+use crate::policy::{Ask, Charge, Extent, Permit, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
 use crate::protocol::headers::{self, HeaderParam};
@@ -44,10 +45,12 @@ pub enum Outcome {
     Error(Answer, ErrorSpans),
     /// Questions to a modern host, which comes back with the answers.
     Input(Input),
-    /// A result of ours: raw members, without braces.
+    /// A result of ours: raw members, without braces, `_meta` not among them.
     Own(String),
     /// A task of a modern server, for a modern host.
     Task(TaskState),
+    /// A tool that policy refuses, as the result of its call.
+    Refused(Refused),
 }
 
 /// Where a request goes.
@@ -59,12 +62,15 @@ pub(super) struct Way {
     pub(super) mirror: Option<Arc<[HeaderParam]>>,
     /// It is a tool that its server takes as a task only (TSK-7).
     task: bool,
-    permit: Permit,
+    /// What the operator changes about it.
+    pub(super) given: Option<Arc<Given>>,
+    terms: Arc<Terms>,
 }
 
 impl Way {
     fn item(&self) -> Item<'_> {
-        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default(), task: self.task }
+        let timeout = self.given.as_ref().and_then(|given| given.timeout);
+        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default(), task: self.task, timeout }
     }
 }
 
@@ -72,27 +78,44 @@ impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
-        let mut catalogue = self.sights.catalogue(caller);
+        let mut catalogue = self.audiences.catalogue(caller);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
+            if let Some(after) = self.policy.is_flooding(&caller.principal) {
+                return Err(Failure::flood(after));
+            }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
             for apart in [false, true] {
                 if way.is_none() {
                     Box::pin(self.wait_for_owner(call, caller, &name, apart)).await;
-                    catalogue = self.sights.catalogue(caller);
+                    catalogue = self.audiences.catalogue(caller);
                     way = self.resolve(&catalogue, call, caller, &name);
                 }
             }
             way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
-        let way = way.ok_or_else(|| Failure::unknown(call, &name, caller.revision))?;
+        let Some(way) = way else {
+            self.policy.count_unknown(&caller.principal);
+            return Err(Failure::unknown(call, &name, caller.revision));
+        };
         let server = Arc::clone(&self.servers[way.server]);
         let declared = &caller.capabilities;
         let caller = &*server.narrowed(caller);
+        // What the server gets is what is decided about.
+        let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
+        let changed = replaced.map(|arguments| call.with_arguments(arguments));
+        let call = changed.as_ref().unwrap_or(call);
+        let permit = match self.admit(call, caller, &way, &server) {
+            Ok(permit) => permit,
+            Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
+        };
         if call.method() == Method::Complete {
-            return Box::pin(self.complete(call, caller, upward, way, &server)).await;
+            return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
         }
-        let finish = |answer| {
+        let finish = |answer: Answer| {
+            if let Some(limit) = permit.max_result().filter(|limit| answer.reply.line.len() as u64 > *limit) {
+                return Err(Failure::result_too_large(server.key(), answer.reply.line.len() as u64, limit));
+            }
             let answer = self.localise(answer, call, caller, way.server);
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
@@ -104,7 +127,7 @@ impl Gateway {
         };
         let localise = |method, params: &[u8]| self.localise_question(method, params, caller, way.server);
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
-        let (permit, item) = (&way.permit, way.item());
+        let (permit, item) = (&permit, way.item());
         let exchange = Exchange {
             bridge,
             seal,
@@ -118,13 +141,18 @@ impl Gateway {
             localise: &localise,
             finish: &finish,
         };
-        let outcome = exchange.go().await;
+        let mut outcome = exchange.go().await;
+        // The operator says that twice is as good as once (D015).
+        let retry_safe = way.given.as_ref().is_some_and(|given| given.retry_safe);
+        if retry_safe && outcome.as_ref().is_err_and(Failure::is_lost) {
+            outcome = Box::pin(exchange.go()).await;
+        }
         if !outcome.as_ref().is_err_and(Failure::is_of_headers) {
             return outcome;
         }
         // Rare and large.
         match Box::pin(self.relisted(call, caller, &name, &way, &server)).await {
-            Some(way) => Box::pin(Exchange { permit: &way.permit, item: way.item(), ..exchange }.go()).await,
+            Some(way) => Box::pin(Exchange { item: way.item(), ..exchange }.go()).await,
             None => outcome,
         }
     }
@@ -132,12 +160,12 @@ impl Gateway {
     /// A server saw other headers than it wanted: what we know of its tools is old (HDR-9). Where its new list says
     /// something else of this one, the call is sent once more; the server did not execute it.
     async fn relisted(&self, call: &Call, caller: &Caller, name: &str, old: &Way, server: &Server) -> Option<Way> {
-        let mut changes = self.lists.changes(caller.profile);
+        let mut changes = self.lists.changes(self.sight_of(caller));
         server.relist_tools();
         let deadline = Instant::now() + RELIST;
         loop {
             // It may be known already; and an earlier change may be told only now.
-            let way = self.resolve(&self.sights.catalogue(caller), call, caller, name)?;
+            let way = self.resolve(&self.audiences.catalogue(caller), call, caller, name)?;
             if way.server != old.server || way.mirror != old.mirror {
                 return Some(way).filter(|way| way.server == old.server);
             }
@@ -152,10 +180,20 @@ impl Gateway {
             return Ok(());
         }
         let name = json::text_of(call.target()).unwrap_or_default();
-        let catalogue = self.sights.catalogue(caller);
+        let catalogue = self.audiences.catalogue(caller);
         let route = catalogue.resolve(Kind::Tool, &name).or_else(|| catalogue.alias(&name));
         let mirror = route.and_then(|route| route.mirror.as_deref());
+        let given = route.and_then(|route| route.given.as_deref());
         mirror.map_or(Ok(()), |params| {
+            // A host does not know of what is fixed.
+            let seen = given.map(|given| {
+                params
+                    .iter()
+                    .filter(|param| !given.is_fixed(param.path.first().map_or("", |name| name)))
+                    .cloned()
+                    .collect()
+            });
+            let params = seen.as_ref().map_or(params, |seen: &Vec<HeaderParam>| seen);
             headers::check(params, headers, call.arguments()).map_err(|why| Failure::header_mismatch(&why))
         })
     }
@@ -176,14 +214,13 @@ impl Gateway {
         })
     }
 
-    /// Where a request goes; everything that policy refuses today is hidden, and hidden is unknown.
+    /// Where a request goes; what policy hides is not there.
     fn resolve(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<Way> {
         let named = |kind| {
             let route = catalogue.resolve(kind, name);
             let route = if kind == Kind::Tool { route.or_else(|| catalogue.alias(name)) } else { route }?;
-            let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
-            let (native, mirror) = (route.native_json.clone(), route.mirror.clone());
-            Some(Way { server: route.server, native, mirror, task: route.task, permit })
+            let (native, mirror, given) = (route.native_json.clone(), route.mirror.clone(), route.given.clone());
+            Some(Way { server: route.server, native, mirror, task: route.task, given, terms: Arc::clone(&route.terms) })
         };
         match call.kind() {
             Target::Tool => named(Kind::Tool),
@@ -199,10 +236,11 @@ impl Gateway {
                         (catalogue.resolve_uri(name, learned)?, Kind::Resource)
                     }
                 };
-                let permit = self.policy.admit(route.server, kind, &route.native).ok()?;
+                let terms = self.terms(caller, route.server, kind, &route.native)?;
                 let mut native = Vec::with_capacity(route.native.len() + 2);
                 json::push_string(&mut native, &route.native);
-                Some(Way { server: route.server, native: native.into(), mirror: None, task: false, permit })
+                let (server, native) = (route.server, native.into());
+                Some(Way { server, native, mirror: None, task: false, given: None, terms })
             }
         }
     }
@@ -213,18 +251,40 @@ impl Gateway {
         if call.kind() != Target::Tool || name.is_empty() {
             return None;
         }
-        let view = self.lists.view(caller.profile);
+        let sight = self.sight_of(caller);
+        let view = self.lists.show(sight);
         let shown = || self.lists.places().iter().enumerate().filter(|(server, _)| view.shows(*server));
         let (server, _) = shown().find(|(_, place)| place.prefix.is_empty())?;
         let anothers = shown().any(|(_, place)| !place.prefix.is_empty() && naming::may_own(&place.prefix, name));
         let known = || catalogue.lists(Kind::Tool, server, name);
-        if anothers || !view.is_open() || !self.policy.is_open(server, Kind::Tool) || known() {
+        if anothers || !view.is_open() || !self.policy.is_open(view.class(), server, Kind::Tool) || known() {
             return None;
         }
-        let permit = self.policy.admit(server, Kind::Tool, name).ok()?;
+        let terms = self.terms(caller, server, Kind::Tool, name)?;
         let mut native = Vec::with_capacity(name.len() + 2);
         json::push_string(&mut native, name);
-        Some(Way { server, native: native.into(), mirror: None, task: false, permit })
+        Some(Way { server, native: native.into(), mirror: None, task: false, given: None, terms })
+    }
+
+    /// What holds for an item that no table has; nothing where the caller may not know of it.
+    pub(super) fn terms(&self, caller: &Caller, server: usize, kind: Kind, native: &str) -> Option<Arc<Terms>> {
+        let terms = self.policy.terms(self.policy.class_of(&caller.principal), server, kind, native);
+        terms.is_visible().then(|| Arc::new(terms))
+    }
+
+    /// The one decision about a call (E-20), on the arguments that its server gets. A host that comes back with answers
+    /// is not charged again.
+    fn admit(&self, call: &Call, caller: &Caller, way: &Way, server: &Server) -> Result<Permit, Refusal> {
+        let filled;
+        let (arguments, extent) = if call.method() == Method::Complete {
+            filled = call.completed_arguments();
+            (&*filled, Extent::Partial)
+        } else {
+            (call.arguments().unwrap_or(b"{}"), Extent::Whole)
+        };
+        let again = self.bridge.is_further_round(&self.seal, server.key(), caller, call);
+        let charge = if again { Charge::Round } else { Charge::Call };
+        self.decided(&Ask { principal: &caller.principal, arguments, extent, charge }, &way.terms, server)
     }
 
     /// An item may be asked for before its server has listed, to all or to this caller alone (`apart`): it is waited for
@@ -239,9 +299,9 @@ impl Gateway {
         };
         let may_own = |server: usize| kinds == BY_URI || naming::may_own(&self.lists.places()[server].prefix, name);
         if apart {
-            return self.sights.settle(caller, deadline, may_own).await;
+            return self.audiences.settle(caller, deadline, may_own).await;
         }
-        let view = self.lists.view(caller.profile);
+        let view = self.lists.show(self.sight_of(caller));
         for server in self.lists.unsettled(kinds) {
             if may_own(server) && view.shows(server) {
                 for &kind in kinds {
@@ -254,23 +314,25 @@ impl Gateway {
     /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
     /// does not tell of them.
     pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
-        if self.lists.unsettled(&BY_URI).iter().any(|&server| self.lists.view(caller.profile).shows(server)) {
+        let sight = self.sight_of(caller);
+        if self.lists.unsettled(&BY_URI).iter().any(|&server| self.lists.show(sight).shows(server)) {
             for kind in BY_URI {
                 self.lists.settle(kind).await;
             }
         }
-        let catalogue = self.sights.catalogue(caller);
+        let catalogue = self.audiences.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
         let Some(route) = catalogue.resolve_uri(uri, learned) else { return Ok(None) };
         let offered = self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe);
-        if !offered || self.policy.admit(route.server, Kind::Resource, &route.native).is_err() {
+        let Some(terms) = self.terms(caller, route.server, Kind::Resource, &route.native).filter(|_| offered) else {
             return Ok(None);
-        }
+        };
         let server = &self.servers[route.server];
+        self.admit_subscription(caller, &terms, server)?;
         let held = async {
             let source = server.source_for(caller).await?;
             let place = (route.server, Topic::Resource, &*route.native);
-            self.subscriptions.subscribe(place, source, (caller.profile, uri), updates).await
+            self.subscriptions.subscribe(place, source, (sight, uri), updates).await
         };
         held.await.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
@@ -282,14 +344,21 @@ impl Gateway {
         caller: &Caller,
         upward: Arc<Upward>,
         way: Way,
+        permit: Permit,
         server: &Arc<Server>,
     ) -> Result<Outcome, Failure> {
         let nothing = || Ok(Outcome::Own(r#""completion":{"values":[],"hasMore":false}"#.to_owned()));
         if !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
             return nothing();
         }
-        let asking =
-            self.send(call, caller, upward, Item { native: &way.native, mirror: &[], task: false }, way.permit, server);
+        let asking = self.send(
+            call,
+            caller,
+            upward,
+            Item { native: &way.native, mirror: &[], task: false, timeout: None },
+            permit,
+            server,
+        );
         let Ok(answer) = timeout(COMPLETION, asking).await else { return nothing() };
         let answer = answer?;
         match &answer.reply.body {
@@ -334,7 +403,7 @@ impl Gateway {
         server: usize,
         walk: impl FnOnce(Expose<'_>) -> Option<Vec<u8>>,
     ) -> Option<Vec<u8>> {
-        let catalogue = self.sights.catalogue(caller);
+        let catalogue = self.audiences.catalogue(caller);
         if !catalogue.rewrites_uris(server) {
             return None;
         }

@@ -4,7 +4,7 @@
 //! One catalogue for each profile, of the same lists. A change is seen by calls and lists at once, and told to hosts
 //! once it has settled, and only when what they see is different.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
+use crate::config::settings::OverrideSettings;
 use crate::downstream::{Apart, Change, Event, Listed, Listing, Offers};
-use crate::ident::{Kind, ServerKey};
-use crate::policy::Policy;
+use crate::ident::{Kind, Principal, ServerKey};
+use crate::policy::{Class, Policy};
 use crate::protocol::version::Era;
 
 /// How long hosts wait for servers that never listed, once (§9).
@@ -45,6 +46,8 @@ pub(super) struct Place {
     pub(super) prefix: String,
     /// It is reached by HTTP.
     pub(super) http: bool,
+    /// What the operator changes about its tools.
+    pub(super) overrides: Vec<OverrideSettings>,
 }
 
 /// The lists of all servers.
@@ -52,8 +55,12 @@ pub(super) struct Lists {
     places: Vec<Place>,
     policy: Arc<Policy>,
     budget: usize,
-    /// By profile.
-    shows: Vec<Show>,
+    /// By sight; first the profiles, to everybody.
+    shows: ArcSwap<Vec<Arc<Show>>>,
+    /// How many profiles there are.
+    profiles: usize,
+    /// Which sight a class has through a profile, where there are classes.
+    sights: ArcSwap<HashMap<(usize, Class), Sight>>,
     /// Counts changes of the parts.
     version: AtomicU64,
     /// Held while a list is put in or a catalogue is built, never over an await.
@@ -66,7 +73,11 @@ pub(super) struct Lists {
     kept: Mutex<VecDeque<Kept>>,
 }
 
-/// What a profile shows.
+/// What a class of principals sees through a profile, by its place among all that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sight(pub(super) usize);
+
+/// What a profile shows to a class.
 struct Show {
     view: View,
     current: ArcSwap<Catalogue>,
@@ -77,8 +88,27 @@ struct Show {
 
 struct Kept {
     since: Instant,
-    profile: usize,
+    sight: Sight,
     catalogue: Arc<Catalogue>,
+}
+
+impl Show {
+    fn new(view: View, stale: AtomicBool) -> Self {
+        let empty = Catalogue::empty();
+        let changes = watch::Sender::new(Seen::of(&empty));
+        Self { view, current: ArcSwap::from_pointee(empty), stale, changes }
+    }
+}
+
+/// A view that stays while somebody looks.
+struct Shown(Arc<Show>);
+
+impl std::ops::Deref for Shown {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.0.view
+    }
 }
 
 /// What hosts see, in short, by kind.
@@ -116,14 +146,16 @@ struct OneList {
 
 impl OneList {
     /// Takes a list in; whether it is another than before.
-    fn put(&mut self, key: &ServerKey, list: &Listed, era: Era) -> bool {
-        let items = match catalog::Part::parse(list.kind, &list.pages) {
+    fn put(&mut self, place: &Place, list: &Listed, era: Era) -> bool {
+        let key = &place.key;
+        let mut items = match catalog::Part::parse(list.kind, &list.pages) {
             Ok(items) => items,
             Err(error) => {
                 tracing::warn!(server = %key, "its list is not taken: {error}");
                 return false;
             }
         };
+        items.adjust(&place.overrides);
         self.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
         if self.items.as_ref().is_some_and(|known| known.same_as(&items)) {
             return false;
@@ -165,16 +197,14 @@ struct Taken {
 impl Lists {
     pub(super) fn new(places: Vec<Place>, views: Vec<View>, policy: Arc<Policy>, budget: usize) -> Self {
         let parts = places.iter().map(|_| Part::default()).collect();
-        let show = |view| {
-            let empty = Catalogue::empty();
-            let changes = watch::Sender::new(Seen::of(&empty));
-            Show { view, current: ArcSwap::from_pointee(empty), stale: AtomicBool::new(false), changes }
-        };
+        let show = |view| Arc::new(Show::new(view, AtomicBool::new(false)));
         Self {
             places,
             policy,
             budget,
-            shows: views.into_iter().map(show).collect(),
+            profiles: views.len(),
+            shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
+            sights: ArcSwap::default(),
             version: AtomicU64::new(0),
             parts: Mutex::new(parts),
             settled: watch::Sender::new([0; 4]),
@@ -227,8 +257,8 @@ impl Lists {
                 },
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
-                    for (profile, show) in self.shows.iter().enumerate() {
-                        let seen = Seen::of(&self.catalogue(profile));
+                    for (sight, show) in self.shows.load().iter().enumerate() {
+                        let seen = Seen::of(&self.catalogue(Sight(sight)));
                         show.changes.send_if_modified(|known| {
                             let seen = Seen { apart: known.apart, ..seen };
                             std::mem::replace(known, seen) != seen
@@ -241,7 +271,7 @@ impl Lists {
 
     /// Takes an event in.
     fn take(&self, event: Event) -> Taken {
-        let key = &self.places[event.server].key;
+        let place = &self.places[event.server];
         let mut taken = Taken::default();
         let mut parts = self.parts();
         let part = &mut parts[event.server];
@@ -249,7 +279,7 @@ impl Lists {
             Listing::List { list, offers, era, instructions } => {
                 part.instructions = instructions;
                 part.offers = Some(offers);
-                taken.changed = part.lists[list.kind.index()].put(key, &list, era);
+                taken.changed = part.lists[list.kind.index()].put(place, &list, era);
                 vec![list.kind]
             }
             Listing::Updated(resources) => {
@@ -267,16 +297,50 @@ impl Lists {
         let settled = Kind::ALL.map(|kind| parts.iter().filter(|part| part.lists[kind.index()].settled).count());
         if taken.changed {
             self.version.fetch_add(1, Ordering::AcqRel);
-            self.shows.iter().for_each(|show| show.stale.store(true, Ordering::Release));
+            self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
         }
         drop(parts);
         self.settled.send_replace(settled);
         taken
     }
 
-    /// Everything that this profile shows now.
-    pub(super) fn catalogue(&self, profile: usize) -> Arc<Catalogue> {
-        let show = &self.shows[profile];
+    /// What a principal sees through a profile.
+    pub(super) fn sight(&self, principal: &Principal, profile: usize) -> Sight {
+        let class = self.policy.class_of(principal);
+        if class == Class::default() {
+            return Sight(profile);
+        }
+        if let Some(sight) = self.sights.load().get(&(profile, class)) {
+            return *sight;
+        }
+        let sight = {
+            // Held, so that nothing is taken in and nobody adds another meanwhile.
+            let _parts = self.parts();
+            let known = self.sights.load();
+            if let Some(sight) = known.get(&(profile, class)) {
+                return *sight;
+            }
+            let shows = self.shows.load();
+            let view = shows[profile].view.to_class(class, &self.policy, self.places.len());
+            let sight = Sight(shows.len());
+            let mut grown = Vec::clone(&shows);
+            grown.push(Arc::new(Show::new(view, AtomicBool::new(true))));
+            self.shows.store(Arc::new(grown));
+            let mut more = HashMap::clone(&known);
+            more.insert((profile, class), sight);
+            self.sights.store(Arc::new(more));
+            sight
+        };
+        // What is there already is no change.
+        let seen = Seen::of(&self.catalogue(sight));
+        self.shows.load()[sight.0].changes.send_modify(|known| *known = Seen { apart: known.apart, ..seen });
+        sight
+    }
+
+    /// Everything that is seen now.
+    pub(super) fn catalogue(&self, sight: Sight) -> Arc<Catalogue> {
+        let shows = self.shows.load();
+        let show = &shows[sight.0];
         if show.stale.load(Ordering::Acquire) {
             let parts = self.parts();
             if show.stale.swap(false, Ordering::AcqRel) {
@@ -287,8 +351,9 @@ impl Lists {
     }
 
     /// The same with these in the place of what servers list to all.
-    pub(super) fn build(&self, profile: usize, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
-        self.merge(&self.parts(), self.view(profile), own)
+    pub(super) fn build(&self, sight: Sight, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+        let view = self.show(sight);
+        self.merge(&self.parts(), &view, own)
     }
 
     fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
@@ -329,17 +394,17 @@ impl Lists {
 
     /// How many profiles there are.
     pub(super) fn profiles(&self) -> usize {
-        self.shows.len()
+        self.profiles
     }
 
-    /// What hosts of a profile were told last.
-    pub(super) fn seen(&self, profile: usize) -> Seen {
-        *self.shows[profile].changes.borrow()
+    /// What hosts were told last.
+    pub(super) fn seen(&self, sight: Sight) -> Seen {
+        *self.shows.load()[sight.0].changes.borrow()
     }
 
     /// What some hosts see alone is another now: they look for themselves.
     pub(super) fn tick(&self) {
-        for show in &self.shows {
+        for show in self.shows.load().iter() {
             show.changes.send_modify(|seen| seen.apart += 1);
         }
     }
@@ -378,8 +443,9 @@ impl Lists {
         &self.places
     }
 
-    pub(super) fn view(&self, profile: usize) -> &View {
-        &self.shows[profile].view
+    /// What is asked with a profile and a class.
+    pub(super) fn show(&self, sight: Sight) -> impl std::ops::Deref<Target = View> + use<> {
+        Shown(Arc::clone(&self.shows.load()[sight.0]))
     }
 
     /// Whether a list need not wait.
@@ -389,9 +455,9 @@ impl Lists {
     }
 
     /// For how long a list of a profile holds (CCH-3).
-    pub(super) fn holds(&self, profile: usize, kind: Kind) -> Duration {
+    pub(super) fn holds(&self, sight: Sight, kind: Kind) -> Duration {
         let now = Instant::now();
-        let view = self.view(profile);
+        let view = self.show(sight);
         // A server that never listed may do so at any time: then nothing holds.
         let parts = self.parts();
         let shown = parts.iter().enumerate().filter(|(server, _)| view.shows(*server));
@@ -400,21 +466,21 @@ impl Lists {
     }
 
     /// Keeps a catalogue for a host that has a cursor into it.
-    pub(super) fn keep(&self, profile: usize, catalogue: &Arc<Catalogue>) {
+    pub(super) fn keep(&self, sight: Sight, catalogue: &Arc<Catalogue>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let since = Instant::now();
         kept.retain(|old| since.duration_since(old.since) < KEPT_FOR && !Arc::ptr_eq(&old.catalogue, catalogue));
         if kept.len() == MAX_KEPT {
             kept.pop_front();
         }
-        kept.push_back(Kept { since, profile, catalogue: Arc::clone(catalogue) });
+        kept.push_back(Kept { since, sight, catalogue: Arc::clone(catalogue) });
     }
 
     /// The catalogue that showed this, when it is the `current` one of its host or still there (PAG-4).
     pub(super) fn recall(
         &self,
         current: Arc<Catalogue>,
-        profile: usize,
+        sight: Sight,
         kind: Kind,
         fingerprint: &[u8],
     ) -> Option<Arc<Catalogue>> {
@@ -423,20 +489,19 @@ impl Lists {
         }
         let now = Instant::now();
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut of_profile =
-            kept.iter().filter(|old| old.profile == profile && now.duration_since(old.since) < KEPT_FOR);
+        let mut of_profile = kept.iter().filter(|old| old.sight == sight && now.duration_since(old.since) < KEPT_FOR);
         let found = of_profile.find(|old| old.catalogue.fingerprint_of(kind).as_bytes() == fingerprint)?;
         Some(Arc::clone(&found.catalogue))
     }
 
     /// Tells of changes of what a profile shows.
-    pub(super) fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
-        self.shows[profile].changes.subscribe()
+    pub(super) fn changes(&self, sight: Sight) -> watch::Receiver<Seen> {
+        self.shows.load()[sight.0].changes.subscribe()
     }
 
     /// What each server that a profile shows said that it offers; `None` for those that said nothing yet.
-    pub(super) fn offers(&self, profile: usize) -> Vec<Option<Offers>> {
-        let view = self.view(profile);
+    pub(super) fn offers(&self, sight: Sight) -> Vec<Option<Offers>> {
+        let view = self.show(sight);
         let parts = self.parts();
         (0..parts.len()).filter(|&server| view.shows(server)).map(|server| parts[server].offers.clone()).collect()
     }
@@ -446,9 +511,14 @@ impl Lists {
         self.parts()[server].offers.clone()
     }
 
+    /// What the operator changes about a server's tools.
+    pub(super) fn overrides_of(&self, server: usize) -> &[OverrideSettings] {
+        &self.places[server].overrides
+    }
+
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.
-    pub(super) fn instructions(&self, profile: usize, own: Option<&str>) -> String {
-        let view = self.view(profile);
+    pub(super) fn instructions(&self, sight: Sight, own: Option<&str>) -> String {
+        let view = self.show(sight);
         let mut text = own.unwrap_or_default().trim_end().to_owned();
         for (_, (part, place)) in
             self.parts().iter().zip(&self.places).enumerate().filter(|(server, _)| view.shows(*server))

@@ -3,18 +3,20 @@
 //! Speaks the language of the middle: modern and stateless, the bytes of whoever wrote them. Upstream adapters
 //! bring requests in and write answers out in the words of their host's revision.
 
+mod audiences;
 mod bridge;
 mod fault;
 mod invoke;
 mod learned;
 mod lists;
 mod pages;
+mod refused;
 mod seal;
-mod sights;
 mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
@@ -24,7 +26,8 @@ pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, S
 pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
-pub use lists::{ItemList, LIST_DEADLINE, Seen};
+pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
+pub use refused::Refused;
 pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 
@@ -32,23 +35,30 @@ use crate::caller::Caller;
 use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::{News, Server};
-use crate::ident::{Kind, ServerKey};
-use crate::policy::{Policy, RulesError};
+use crate::ident::{Kind, Principal, ServerKey};
+use crate::policy::{Clock, Policy, RulesError};
+use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
 use seal::Seal;
-use sights::Sights;
 use subscriptions::{Below, Subscriptions};
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
 
+/// The time as policy counts it: since 1970, and never turned back.
+fn clock() -> Clock {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let began = tokio::time::Instant::now();
+    Clock::new(move || unix + began.elapsed())
+}
+
 /// The gateway: all servers, what they list, and the way of a call.
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
     lists: Arc<Lists>,
-    sights: Arc<Sights>,
+    audiences: Arc<Audiences>,
     policy: Arc<Policy>,
     instructions: Option<String>,
     seal: Seal,
@@ -65,7 +75,7 @@ impl Gateway {
         memory: &EraMemory,
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, Vec<RulesError>> {
-        let policy = Arc::new(Policy::compile(&settings)?);
+        let policy = Arc::new(Policy::compile(&settings, &clock())?);
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
         let views = settings.profiles.iter().map(|profile| View::compile(profile, &keys));
         let views = views.collect::<Result<Vec<_>, _>>()?;
@@ -73,6 +83,7 @@ impl Gateway {
             key: server.key.clone(),
             prefix: server.prefix.clone(),
             http: matches!(server.reach, Ok(Reach::Remote(_))),
+            overrides: server.overrides.clone(),
         };
         let places = settings.servers.iter().map(place).collect();
         let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), settings.gateway.name_budget));
@@ -89,13 +100,13 @@ impl Gateway {
                 Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
             })
             .collect();
-        let sights = Sights::new(servers.clone(), Arc::clone(&lists), tasks.clone());
-        let looking = Arc::clone(&sights);
+        let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), tasks.clone());
+        let looking = Arc::clone(&audiences);
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
-            let spell = |server, profile, native: &str, below| {
-                visible.exposes(server, Kind::Resource, native).ok()?;
-                let catalogue = following.catalogue(profile);
+            let spell = |server, sight, native: &str, below| {
+                visible.exposes(following.show(sight).class(), server, Kind::Resource, native).ok()?;
+                let catalogue = following.catalogue(sight);
                 let exposed = catalogue.expose_uri(server, native);
                 // One that no list and no template of the server has may be known to another principal alone (INV-6).
                 let owner = |_: &str| (below == Below::Named).then_some(server);
@@ -103,7 +114,7 @@ impl Gateway {
                 (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
             };
             let updated = |(server, source), natives: &_| {
-                let spell = |profile, native: &str, below| spell(server, profile, native, below);
+                let spell = |sight, native: &str, below| spell(server, sight, native, below);
                 telling.updated((server, source), natives, spell);
             };
             let tell_tasks = |server, tasks| telling.tasks(server, tasks);
@@ -111,7 +122,7 @@ impl Gateway {
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self { servers, lists, sights, policy, instructions, seal, bridge, learned, subscriptions }))
+        Ok(Arc::new(Self { servers, lists, audiences, policy, instructions, seal, bridge, learned, subscriptions }))
     }
 
     /// The servers, in the order of the settings.
@@ -119,9 +130,24 @@ impl Gateway {
         &self.servers
     }
 
-    /// Everything that a profile shows now.
-    pub fn catalogue(&self, profile: usize) -> Arc<Catalogue> {
-        self.lists.catalogue(profile)
+    /// What a principal sees through a profile.
+    pub fn sight(&self, principal: &Principal, profile: usize) -> Sight {
+        self.lists.sight(principal, profile)
+    }
+
+    /// The same of whoever calls.
+    fn sight_of(&self, caller: &Caller) -> Sight {
+        self.lists.sight(&caller.principal, caller.profile)
+    }
+
+    /// What is allowed, and how often.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Everything that is seen now.
+    pub fn catalogue(&self, sight: Sight) -> Arc<Catalogue> {
+        self.lists.catalogue(sight)
     }
 
     /// Waits until every server has listed or failed, without the hosts' deadline but with each server's own.
@@ -131,26 +157,26 @@ impl Gateway {
         self.lists.settle_until(deadline).await;
     }
 
-    /// Tells of changes of what a profile shows.
-    pub fn changes(&self, profile: usize) -> watch::Receiver<Seen> {
-        self.lists.changes(profile)
+    /// Tells of changes of what is seen.
+    pub fn changes(&self, sight: Sight) -> watch::Receiver<Seen> {
+        self.lists.changes(sight)
     }
 
     /// What a caller sees, in short: its own, where servers list something else to it than to all.
     pub fn seen(&self, caller: &Caller) -> Seen {
-        self.sights.seen(caller)
+        self.audiences.seen(caller)
     }
 
     /// What is known now of the instructions for the model.
-    pub fn instructions(&self, profile: usize) -> String {
-        self.lists.instructions(profile, self.instructions.as_deref())
+    pub fn instructions(&self, sight: Sight) -> String {
+        self.lists.instructions(sight, self.instructions.as_deref())
     }
 
-    /// What is offered to hosts of a profile: what any of its servers offers. A server that has not said yet may offer
+    /// What is offered to hosts: what any of the servers that they see offers. A server that has not said yet may offer
     /// anything, as hosts take the answer for good (§9.1); so nothing is waited for (CON-8).
-    pub fn offers(&self, profile: usize) -> Offers {
+    pub fn offers(&self, sight: Sight) -> Offers {
         let mut all = Offers { tools: Some(true), ..Offers::default() };
-        for offers in self.lists.offers(profile) {
+        for offers in self.lists.offers(sight) {
             let offers = offers.unwrap_or_else(Offers::everything);
             all.prompts = all.prompts.or(offers.prompts.map(|_| true));
             all.resources = all.resources.or(offers.resources.map(|_| true));

@@ -30,19 +30,20 @@ impl Gateway {
         if cursor.is_none() {
             let deadline = Instant::now() + LIST_DEADLINE;
             self.lists.settle(kind).await;
-            self.sights.settle(caller, deadline, |_| true).await;
+            self.audiences.settle(caller, deadline, |_| true).await;
         }
         self.page(kind, caller, cursor)
     }
 
     /// The same at once, when there is nothing to wait for.
     pub fn list_now(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Option<Result<ItemList, Failure>> {
-        (self.lists.is_settled(kind) && self.sights.is_settled(caller)).then(|| self.page(kind, caller, cursor))
+        (self.lists.is_settled(kind) && self.audiences.is_settled(caller)).then(|| self.page(kind, caller, cursor))
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+        let sight = self.sight_of(caller);
         let (catalogue, offset) = match cursor {
-            None => (self.sights.catalogue(caller), 0),
+            None => (self.audiences.catalogue(caller), 0),
             Some(raw) => self.open(kind, caller, raw).ok_or_else(Failure::bad_cursor)?,
         };
         let (items, next) = if catalogue.entries(kind) <= PAGE {
@@ -51,7 +52,7 @@ impl Gateway {
             catalogue.page(kind, caller.revision, offset, PAGE)
         };
         let next = next.map(|offset| {
-            self.lists.keep(caller.profile, &catalogue);
+            self.lists.keep(sight, &catalogue);
             let cursor = Cursor {
                 kind: kind.index() as u8,
                 profile: caller.profile as u32,
@@ -61,7 +62,7 @@ impl Gateway {
             };
             format!("\"{}\"", self.seal.seal(Purpose::Cursor, &cursor)).into()
         });
-        let ttl_ms = self.lists.holds(caller.profile, kind).as_millis();
+        let ttl_ms = self.lists.holds(sight, kind).as_millis();
         Ok(ItemList { kind, items, next, ttl_ms, fingerprint: catalogue.fingerprint_of(kind) })
     }
 
@@ -76,8 +77,9 @@ impl Gateway {
         let own = usize::from(cursor.kind) == kind.index()
             && cursor.profile as usize == caller.profile
             && cursor.principal == caller.principal.as_str();
+        let current = || self.audiences.catalogue(caller);
         let catalogue =
-            own.then(|| self.lists.recall(self.sights.catalogue(caller), caller.profile, kind, &cursor.fingerprint))??;
+            own.then(|| self.lists.recall(current(), self.sight_of(caller), kind, &cursor.fingerprint))??;
         let offset = usize::try_from(cursor.offset).ok().filter(|&offset| offset < catalogue.entries(kind))?;
         Some((catalogue, offset))
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::task::TaskTracker;
 
+use super::Sight;
 use crate::downstream::{Fault, Source, Topic};
 
 /// What one stream or session holds at most (OBS-3).
@@ -101,8 +102,8 @@ struct Entry {
 
 struct Holder {
     number: u64,
-    /// What its endpoint shows.
-    profile: usize,
+    /// What its host sees.
+    sight: Sight,
     exposed: Arc<str>,
     updates: Weak<Updates>,
 }
@@ -135,7 +136,7 @@ impl Subscriptions {
         &self,
         (server, topic, native): (usize, Topic, &str),
         source: Source,
-        (profile, exposed): (usize, &str),
+        (sight, exposed): (Sight, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
         let key = Key { server, source: source.number(), topic, native: native.into() };
@@ -151,7 +152,7 @@ impl Subscriptions {
             }
             let entry =
                 table.entry(key.clone()).or_insert_with(|| Entry { accepted: Arc::default(), holders: Vec::new() });
-            entry.holders.push(Holder { number, profile, exposed: exposed.into(), updates: Arc::downgrade(updates) });
+            entry.holders.push(Holder { number, sight, exposed: exposed.into(), updates: Arc::downgrade(updates) });
             Arc::clone(&entry.accepted)
         };
         // From here on dropping it gives the place back, also when this future is dropped.
@@ -169,26 +170,26 @@ impl Subscriptions {
 
     /// A server says that these resources are others now (SUB-8): told to who subscribed to exactly that, else to
     /// something that it lies below, else to all who subscribed to anything of that server. `spell` gives the spelling
-    /// of a profile for a resource that nobody named, or nothing where that may not know of it; `below` says that it lies
+    /// of a sight for a resource that nobody named, or nothing where that may not know of it; `below` says that it lies
     /// below one that was named.
     pub(super) fn updated(
         &self,
         (server, source): (usize, u64),
         natives: &BTreeSet<String>,
-        spell: impl Fn(usize, &str, Below) -> Option<Arc<str>>,
+        spell: impl Fn(Sight, &str, Below) -> Option<Arc<str>>,
     ) {
         let is_of_server = |key: &Key| (key.server, key.source) == (server, source) && key.topic == Topic::Resource;
-        // By profile, before the table is held: a spelling may need a catalogue to be built.
-        let profiles: BTreeSet<usize> = {
+        // By sight, before the table is held: a spelling may need a catalogue to be built.
+        let sights: BTreeSet<Sight> = {
             let table = lock(&self.table);
             let of_server = table.iter().filter(|(key, _)| is_of_server(key));
-            of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.profile)).collect()
+            of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.sight)).collect()
         };
         for native in natives {
-            let spelled: HashMap<(usize, Below), Arc<str>> = profiles
+            let spelled: HashMap<(Sight, Below), Arc<str>> = sights
                 .iter()
-                .flat_map(|&profile| [Below::Named, Below::Nothing].map(|below| (profile, below)))
-                .filter_map(|(profile, below)| Some(((profile, below), spell(profile, native, below)?)))
+                .flat_map(|&sight| [Below::Named, Below::Nothing].map(|below| (sight, below)))
+                .filter_map(|(sight, below)| Some(((sight, below), spell(sight, native, below)?)))
                 .collect();
             let table = lock(&self.table);
             let exact = table.get(&Key { server, source, topic: Topic::Resource, native: native.as_str().into() });
@@ -205,7 +206,7 @@ impl Subscriptions {
             let below = if any_above { Below::Named } else { Below::Nothing };
             for (_, entry) in of_server().filter(|(key, _)| !any_above || above(key)) {
                 for holder in &entry.holders {
-                    if let Some(exposed) = spelled.get(&(holder.profile, below)) {
+                    if let Some(exposed) = spelled.get(&(holder.sight, below)) {
                         holder.tell(exposed);
                     }
                 }

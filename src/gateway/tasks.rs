@@ -109,10 +109,10 @@ impl Gateway {
         }
         let server = self.servers.iter().position(|server| server.key().as_str() == handle.server)?;
         let key = self.servers[server].key();
-        if !self.lists.view(caller.profile).exposes(server, key, Kind::Tool, &handle.tool) {
+        if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool) {
             return None;
         }
-        let permit = self.policy.admit(server, Kind::Tool, &handle.tool).ok()?;
+        let permit = self.admit_task(caller, server, &handle.tool)?;
         Some(Task { server, native: handle.native, permit })
     }
 
@@ -133,7 +133,7 @@ impl Gateway {
         let server = &self.servers[index];
         let mut raw = Vec::with_capacity(native.len() + 2);
         json::push_string(&mut raw, &native);
-        let item = Item { native: &raw, mirror: &[], task: false };
+        let item = Item { native: &raw, mirror: &[], task: false, timeout: None };
         let answer = match server.ask(permit, call, item, input, caller, upward).await {
             Ok(answer) => answer,
             Err(Fault::Refused { .. }) => return Err(Failure::unknown_task()),
@@ -185,7 +185,8 @@ impl Gateway {
         }
         let server = &self.servers[task.server];
         let place = (task.server, Topic::Task, &*task.native);
-        let held = self.subscriptions.subscribe(place, server.source(), (caller.profile, exposed), updates).await;
+        let held =
+            self.subscriptions.subscribe(place, server.source(), (self.sight_of(caller), exposed), updates).await;
         held.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 

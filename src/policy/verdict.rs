@@ -4,12 +4,16 @@
 //! [`Permit`] by value, so that no call reaches a server without one.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::ident::Kind;
 
 /// The proof that one call to one server was admitted.
 ///
-/// Made by policy alone and not to be copied: one permit, one call.
+/// Made by policy alone and not to be copied: one permit, one call. While it lives, the call counts among those that
+/// run at the same time.
 ///
 /// ```compile_fail
 /// let forged = onegate::policy::Permit { server: 0, kind: onegate::ident::Kind::Tool };
@@ -23,11 +27,19 @@ use crate::ident::Kind;
 pub struct Permit {
     server: usize,
     kind: Kind,
+    max_result: Option<u64>,
+    /// What it holds of limits on how many run at a time.
+    pub(super) running: Vec<Running>,
 }
 
 impl Permit {
     pub(super) const fn grant(server: usize, kind: Kind) -> Self {
-        Self { server, kind }
+        Self { server, kind, max_result: None, running: Vec::new() }
+    }
+
+    pub(super) fn bounded(mut self, max_result: Option<u64>) -> Self {
+        self.max_result = max_result;
+        self
     }
 
     /// Index of the server that may be called.
@@ -39,6 +51,21 @@ impl Permit {
     pub const fn kind(&self) -> Kind {
         self.kind
     }
+
+    /// Largest result that may be passed on, where a limit says so.
+    pub const fn max_result(&self) -> Option<u64> {
+        self.max_result
+    }
+}
+
+/// A place among the calls that run at the same time; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Running(pub(super) Arc<AtomicU32>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Why something is refused, as hosts, logs and people see it; the codes are stable.
@@ -46,13 +73,37 @@ impl Permit {
 pub enum Reason {
     /// No rule allows it, or one denies it.
     NotAllowed,
+    /// The rules that allow it do not allow these arguments.
+    ArgumentNotAllowed,
+    /// Too often in too short a time.
+    RateLimited,
+    /// Too many at the same time.
+    ConcurrencyLimited,
+    /// As often as this minute, hour or day has.
+    QuotaExhausted,
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::NotAllowed, Self::ArgumentNotAllowed, Self::RateLimited, Self::ConcurrencyLimited, Self::QuotaExhausted];
+
     /// The code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotAllowed => "not-allowed",
+            Self::ArgumentNotAllowed => "argument-not-allowed",
+            Self::RateLimited => "rate-limited",
+            Self::ConcurrencyLimited => "concurrency-limited",
+            Self::QuotaExhausted => "quota-exhausted",
+        }
+    }
+
+    /// Whether it is about how often, and not about what.
+    pub const fn is_of_limit(self) -> bool {
+        match self {
+            Self::NotAllowed | Self::ArgumentNotAllowed => false,
+            Self::RateLimited | Self::ConcurrencyLimited | Self::QuotaExhausted => true,
         }
     }
 }
@@ -69,11 +120,24 @@ impl fmt::Display for Reason {
 pub struct Refusal {
     reason: Reason,
     hidden: bool,
+    server: usize,
+    /// Whose pointer did not fit, of `argument-not-allowed`.
+    argument: Option<Arc<str>>,
+    retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    pub(super) const fn hidden(reason: Reason) -> Self {
-        Self { reason, hidden: true }
+    pub(super) const fn hidden(reason: Reason, server: usize) -> Self {
+        Self { reason, hidden: true, server, argument: None, retry_after: None }
+    }
+
+    pub(super) const fn argument(server: usize, argument: Arc<str>) -> Self {
+        let reason = Reason::ArgumentNotAllowed;
+        Self { reason, hidden: false, server, argument: Some(argument), retry_after: None }
+    }
+
+    pub(super) const fn limit(reason: Reason, server: usize, retry_after: Option<Duration>) -> Self {
+        Self { reason, hidden: false, server, argument: None, retry_after }
     }
 
     /// Why.
@@ -84,5 +148,20 @@ impl Refusal {
     /// Whether the caller may not know of it: then it is answered like something that does not exist.
     pub const fn is_hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// Index of the server that it is about.
+    pub const fn server(&self) -> usize {
+        self.server
+    }
+
+    /// Where in the arguments the first value stands that does not fit.
+    pub fn pointer(&self) -> Option<&str> {
+        self.argument.as_deref()
+    }
+
+    /// After which time it may be tried again, where that is known.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 }

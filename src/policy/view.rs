@@ -4,7 +4,7 @@
 //! (N-15). `gateway` compiles one per profile; `catalog` asks it when it is built, so that what a view hides
 //! is in no table and no list.
 
-use super::{ItemRules, RulesError};
+use super::{Class, ItemRules, Policy, RulesError};
 use crate::config::settings::ProfileSettings;
 use crate::ident::{Kind, ServerKey};
 
@@ -15,6 +15,8 @@ pub struct View {
     servers: Option<Box<[bool]>>,
     /// Over `<server>/<native name>`.
     tools: ItemRules,
+    /// To whom.
+    class: Class,
 }
 
 impl View {
@@ -24,7 +26,18 @@ impl View {
         let tools = ItemRules::compile(&profile.tools)
             .map_err(|found| found.into_iter().map(|fault| fault.of_profile(&profile.name)).collect::<Vec<_>>())?;
         let shown = profile.servers.as_ref().map(|shown| servers.iter().map(|key| shown.contains(key)).collect());
-        Ok(Self { servers: shown, tools })
+        Ok(Self { servers: shown, tools, class: Class::default() })
+    }
+
+    /// The same to this class of principals: servers of which it may see nothing are not shown (D102).
+    pub fn to_class(&self, class: Class, policy: &Policy, servers: usize) -> Self {
+        let shown = (0..servers).map(|server| self.shows(server) && !policy.hides_server(class, server));
+        Self { servers: Some(shown.collect()), tools: self.tools.clone(), class }
+    }
+
+    /// To whom it shows.
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     /// Whether anything of this server is shown.

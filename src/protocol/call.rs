@@ -30,6 +30,8 @@ pub struct Call {
     reference: Option<Span>,
     /// The arguments: an object, or nothing.
     arguments: Option<Span>,
+    /// What a server gets instead of them.
+    replaced: Option<Bytes>,
     /// `_meta`, when something stands in it that may pass.
     meta: Option<Span>,
     /// The host's progress token.
@@ -154,7 +156,8 @@ impl Call {
             Some(_) => return Err(BadCall::Token),
         };
         let (line, params, meta) = (line.clone(), params.span, meta.filter(|_| keys.passing));
-        Ok(Self { method, line, params, target, reference, arguments, meta, token, others: others > 0 })
+        let others = others > 0;
+        Ok(Self { method, line, params, target, reference, arguments, replaced: None, meta, token, others })
     }
 
     /// Which request it is.
@@ -181,7 +184,38 @@ impl Call {
 
     /// The arguments, a raw object.
     pub fn arguments(&self) -> Option<&[u8]> {
-        self.arguments.map(|arguments| arguments.of(&self.line))
+        self.replaced.as_deref().or_else(|| self.arguments.map(|arguments| arguments.of(&self.line)))
+    }
+
+    /// The same call with other arguments, a raw object.
+    pub fn with_arguments(&self, arguments: Bytes) -> Self {
+        Self { replaced: Some(arguments), ..self.clone() }
+    }
+
+    /// The arguments that a completion is about, as far as they are filled in: a raw object (CMP-1).
+    pub fn completed_arguments(&self) -> Vec<u8> {
+        let mut out = b"{".to_vec();
+        let mut push = |key: &[u8], value: &[u8]| {
+            out.extend_from_slice(if out.len() > 1 { b",\"" } else { b"\"" });
+            out.extend_from_slice(key);
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(value);
+        };
+        for entry in json::members(self.params.of(&self.line)) {
+            if entry.is("argument") {
+                let find = |name| json::members(entry.value).find(|member| member.is(name)).map(|member| member.value);
+                if let (Some([b'"', name @ .., b'"']), Some(value)) = (find("name"), find("value")) {
+                    push(name, value);
+                }
+            } else if entry.is("context") {
+                let arguments = json::members(entry.value).filter(|member| member.is("arguments"));
+                for member in arguments.flat_map(|arguments| json::members(arguments.value)) {
+                    push(member.key, member.value);
+                }
+            }
+        }
+        out.push(b'}');
+        out
     }
 
     /// How much of the host's message it holds.
@@ -227,9 +261,9 @@ impl Call {
                 out.extend_from_slice(native);
             }
         }
-        if let Some(arguments) = self.arguments {
+        if let Some(arguments) = self.arguments() {
             out.extend_from_slice(b",\"arguments\":");
-            out.extend_from_slice(arguments.of(&self.line));
+            out.extend_from_slice(arguments);
         }
         if self.others {
             self.push_others(out, leg);

@@ -24,3 +24,5 @@ pub const RESERVED: std::ops::RangeInclusive<i64> = -32099..=-32020;
 pub const URL_REQUIRED: i64 = -32042;
 /// The user of a host rejected a sampling request.
 pub const REJECTED_BY_USER: i64 = -1;
+/// A rate, a quota or a number of calls at a time is exceeded; a code of ours.
+pub const LIMITED: i64 = 4290;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::gateway::{Failure, Gateway, Offers};
+use crate::gateway::{Failure, Gateway, Offers, Sight};
 use crate::ident::Kind;
 use crate::protocol::capability::{Capabilities, TASKS, UI};
 use crate::protocol::json::{self, Index};
@@ -45,10 +45,10 @@ pub(super) struct Opened {
 }
 
 /// Reads the raw params of an `initialize` and makes the answer.
-pub(super) fn open(gateway: &Gateway, profile: usize, params: &[u8]) -> Result<Opened, Failure> {
+pub(super) fn open(gateway: &Gateway, sight: Sight, params: &[u8]) -> Result<Opened, Failure> {
     let revision = agree(params).ok_or_else(|| Failure::bad_params("params.protocolVersion must be a string"))?;
     let capabilities = capabilities(params);
-    let members = initialize_result(revision, &gateway.offers(profile), &capabilities, &gateway.instructions(profile));
+    let members = initialize_result(revision, &gateway.offers(sight), &capabilities, &gateway.instructions(sight));
     Ok(Opened { revision, capabilities, members })
 }
 

@@ -22,8 +22,8 @@ use super::subscribed::Subscribed;
 use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
-use crate::ident::Kind;
+use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Sight, Updates};
+use crate::ident::{Kind, Principal};
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
@@ -138,7 +138,7 @@ impl Session {
             updates: None,
             missed: BTreeSet::new(),
             listed: [None; 4],
-            told: *gateway.changes(PROFILE).borrow(),
+            told: *gateway.changes(gateway.sight(&Principal::stdio(), PROFILE)).borrow(),
         };
         Arc::new(Self {
             gateway,
@@ -306,8 +306,8 @@ impl Session {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
                     Some(Method::Discover) => {
-                        let offers = self.gateway.offers(PROFILE);
-                        let members = modern::discover_result(&offers, &self.gateway.instructions(PROFILE));
+                        let offers = self.gateway.offers(self.sight());
+                        let members = modern::discover_result(&offers, &self.gateway.instructions(self.sight()));
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -327,7 +327,7 @@ impl Session {
                     (Some(Method::Initialize), _) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
                         let Opened { revision, capabilities, members } =
-                            attempt!(legacy::open(&self.gateway, PROFILE, params));
+                            attempt!(legacy::open(&self.gateway, self.sight(), params));
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
@@ -489,7 +489,7 @@ impl Session {
     /// Opens a stream. Its request stays without an answer until the stream ends.
     fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
         let mut listen = Listen::read(reply.id.clone(), params, caller)?;
-        listen.honour(&self.gateway.offers(PROFILE));
+        listen.honour(&self.gateway.offers(self.sight()));
         let listen = Arc::new(listen);
         let closed = self.closed.child_token();
         let mut state = self.state();
@@ -541,6 +541,11 @@ impl Session {
             }
             let _ = &held;
         }
+    }
+
+    /// What its host sees.
+    pub(super) fn sight(&self) -> Sight {
+        self.gateway.sight(&Principal::stdio(), PROFILE)
     }
 
     /// Who asks in the legacy session.

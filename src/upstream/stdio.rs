@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session::{PROFILE, Session};
+use super::session::Session;
 use crate::gateway::{Failure, Gateway};
 use crate::protocol::json::{Index, Span};
 use crate::protocol::message::{Message, NoMessage, id_at_end};
@@ -42,7 +42,7 @@ pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationT
         }
         gone.cancel();
     });
-    let mut changes = session.gateway.changes(PROFILE);
+    let mut changes = session.gateway.changes(session.sight());
     changes.mark_unchanged();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::convert;
 use super::work::Done;
-use crate::gateway::{Failure, ItemList, Outcome, TaskState};
+use crate::gateway::{Failure, ItemList, Outcome, Refused, TaskState};
 use crate::ident::Kind;
 use crate::protocol::json::{self, Span};
 use crate::protocol::message::Field;
@@ -85,6 +85,23 @@ pub(super) fn result(out: &mut impl Sink, id: &[u8], revision: Revision, members
     out.extend_from_slice(b"}}");
 }
 
+/// A call that policy refused.
+fn refused_call(out: &mut impl Sink, id: &[u8], revision: Revision, refused: &Refused) {
+    open(out, id, "result");
+    let out = out.bytes();
+    out.extend_from_slice(b"{");
+    if revision.era() == Era::Modern {
+        out.extend_from_slice(b"\"resultType\":\"complete\",");
+    }
+    out.extend_from_slice(refused.members.as_bytes());
+    out.extend_from_slice(b",\"_meta\":{");
+    out.extend_from_slice(refused.meta.as_bytes());
+    if revision.era() == Era::Modern {
+        out.extend_from_slice(format!(",\"{SERVER_INFO}\":{IMPLEMENTATION}").as_bytes());
+    }
+    out.extend_from_slice(b"}}}");
+}
+
 /// Our `_meta` on a result, with what passes of the server's.
 fn push_server_info(out: &mut Vec<u8>, theirs: Option<&[u8]>) {
     out.push(b'{');
@@ -137,6 +154,7 @@ pub(super) fn done(out: &mut impl Sink, id: &[u8], revision: Revision, done: &Re
 pub(super) fn outcome(out: &mut impl Sink, id: &[u8], revision: Revision, method: Method, outcome: &Outcome) {
     match outcome {
         Outcome::Own(members) => result(out, id, revision, members),
+        Outcome::Refused(refused) => refused_call(out, id, revision, refused),
         Outcome::Result(answer, spans) => {
             open(out, id, "result");
             call_result(out, &answer.reply.line, spans, revision, method);

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use onegate::config::settings::{ApiKey, AuthMode, AuthSettings, HttpSettings, ProfileSettings};
+use onegate::config::settings::{
+    ApiKey, AuthMode, AuthSettings, HttpSettings, PolicySettings, ProfileSettings, Sharing,
+};
+use onegate::ident::Principal;
 use onegate::upstream::http::{Limits, serve};
 use serde_json::{Value, json};
 use sha2::Digest as _;
@@ -35,6 +38,9 @@ pub(crate) struct Setup {
     pub(crate) keys: Option<Vec<ApiKey>>,
     /// Its server is a modern one that makes tasks of calls.
     pub(crate) tasks: bool,
+    pub(crate) policy: PolicySettings,
+    /// All principals share the connection to the server.
+    pub(crate) shared: bool,
 }
 
 /// A key: the principal's name and its secret.
@@ -50,8 +56,16 @@ impl Front {
     }
 
     pub(crate) async fn with(setup: Setup) -> (Self, End) {
-        let mut world = World::new(vec![server("a")]);
-        let mut changes = world.gateway.changes(0);
+        let mut world = World::with(vec![server("a")], |settings| {
+            settings.policy = setup.policy.clone();
+            if setup.shared {
+                settings.servers[0].sharing = Sharing::Shared;
+            }
+        });
+        // Whoever is named first sees the tool.
+        let first = setup.keys.as_ref().and_then(|keys| keys.first());
+        let first = first.map_or_else(Principal::anonymous, |key| Principal::key_in(&key.name, &key.groups));
+        let mut changes = world.gateway.changes(world.gateway.sight(&first, 0));
         let mut a = world.accept("a").await;
         if setup.tasks {
             let tasks = json!({"io.modelcontextprotocol/tasks": {}});

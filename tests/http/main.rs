@@ -17,6 +17,7 @@ mod legacy;
 mod marked;
 mod modern;
 mod outside;
+mod policy;
 mod principals;
 mod sse;
 mod tasks;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onegate::ident::Principal;
 use onegate::upstream::http::Limits;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ const META: &str = "io.modelcontextprotocol/protocolVersion";
 fn hdr2_headers_repeat_the_arguments_of_a_tool_by_either_of_its_names() {
     run(async {
         let (front, mut a) = Front::new().await;
-        let mut changes = front.world.gateway.changes(0);
+        let mut changes = front.world.gateway.changes(front.world.gateway.sight(&Principal::anonymous(), 0));
         changes.borrow_and_update();
         a.tell("notifications/tools/list_changed", json!({})).await;
         let asked = a.expect("tools/list").await;

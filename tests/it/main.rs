@@ -20,5 +20,6 @@ mod isolation;
 mod life;
 mod naming;
 mod paging;
+mod policy;
 mod service;
 mod talk;

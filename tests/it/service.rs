@@ -142,7 +142,7 @@ fn a_listener_that_was_handed_over_is_served() {
     let hash = "0".repeat(64);
     std::fs::write(
         &config,
-        format!("[http]\nlisten = \"192.0.2.1:1\"\n[auth]\nkeys = [{{ name = \"a\", hash = \"sha256:{hash}\" }}]\n"),
+        format!("[policy]\ndefault = \"allow\"\n[http]\nlisten = \"192.0.2.1:1\"\n[auth]\nkeys = [{{ name = \"a\", hash = \"sha256:{hash}\" }}]\n"),
     )
     .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

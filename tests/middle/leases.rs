@@ -67,6 +67,9 @@ fn call_with(world: &World, caller: &Caller, params: &Value) -> Running {
             Ok(Outcome::Result(answer, spans)) => serde_json::from_slice(spans.whole.of(&answer.reply.line)).unwrap(),
             Ok(Outcome::Input(input)) => serde_json::from_slice(&[b"{", &input.members[..], b"}"].concat()).unwrap(),
             Ok(Outcome::Task(_)) => panic!("a task that was not offered"),
+            Ok(Outcome::Refused(refused)) => {
+                serde_json::from_str(&format!("{{{},\"_meta\":{{{}}}}}", refused.members, refused.meta)).unwrap()
+            }
             Ok(Outcome::Own(members)) => serde_json::from_str(&format!("{{{members}}}")).unwrap(),
             Ok(Outcome::Error(answer, error)) => {
                 json!({"error": serde_json::from_slice::<Value>(error.whole.of(&answer.reply.line)).unwrap()})

@@ -5,6 +5,7 @@
 //! `tests/it`. `world.rs` builds the gateway, `end.rs` is a peer on either side.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
+mod audiences;
 mod between;
 mod bounds;
 mod bridge;
@@ -21,9 +22,9 @@ mod kinds;
 mod leases;
 mod life;
 mod lists;
+mod policy;
 mod progress;
 mod rules;
-mod sights;
 mod streams;
 mod tasks;
 mod told;

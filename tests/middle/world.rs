@@ -61,7 +61,12 @@ pub(crate) fn server(key: &str) -> ServerSettings {
 
 impl World {
     /// Starts a gateway with these servers.
-    pub(crate) fn new(mut servers: Vec<ServerSettings>) -> Self {
+    pub(crate) fn new(servers: Vec<ServerSettings>) -> Self {
+        Self::with(servers, |_| {})
+    }
+
+    /// The same with other settings.
+    pub(crate) fn with(mut servers: Vec<ServerSettings>, change: impl FnOnce(&mut Settings)) -> Self {
         servers.sort_by(|a, b| a.key.cmp(&b.key));
         let (senders, links) = servers
             .iter()
@@ -74,6 +79,7 @@ impl World {
         let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty };
         let mut settings = Settings::of(servers, PathBuf::from("none"), telemetry);
         settings.gateway.seal_key = Some(Secret::new("of a test"));
+        change(&mut settings);
         let tasks = TaskTracker::new();
         let memory = Memory(senders, Processes::new(tasks.clone()));
         let gateway = Gateway::start(settings, Arc::new(memory), &EraMemory::none(), &tasks).unwrap();

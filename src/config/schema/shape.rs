@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::config::check::{self, Shape, any, not_empty};
-use crate::config::{address, keys, moment, size};
+use crate::config::{address, keys, moment, rate, rules, size};
 
 const fn period(min: Duration, max: Duration) -> Shape {
     Shape::Period { never: false, min, max }
@@ -29,6 +29,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
     ),
     ("servers", Shape::Members { name: check::server_key_problem, each: &SERVER }),
     ("profiles", Shape::Members { name: check::profile_name_problem, each: &PROFILE }),
+    ("policy", POLICY),
     (
         "http",
         Shape::Table(&[
@@ -83,6 +84,8 @@ static SERVER: Shape = Shape::Table(&[
     (
         "limits",
         Shape::Table(&[
+            ("rate", RATE),
+            ("burst", BURST),
             ("concurrency", Shape::Count { min: 1, max: 10_000 }),
             ("queue", Shape::Count { min: 0, max: 100_000 }),
             ("max_result", Shape::Text(size::result_problem)),
@@ -93,6 +96,75 @@ static SERVER: Shape = Shape::Table(&[
     ("resources", ITEMS),
     ("templates", ITEMS),
     ("roots", ITEMS),
+    ("override", Shape::Members { name: not_empty, each: &OVERRIDE }),
+]);
+
+static OVERRIDE: Shape = Shape::Table(&[
+    ("name", Shape::Text(rules::exposed_problem)),
+    ("title", Shape::Text(not_empty)),
+    ("description", Shape::Text(any)),
+    ("hide", Shape::Bool),
+    ("fixed", JSON_MEMBERS),
+    ("defaults", JSON_MEMBERS),
+    ("timeout", period(TICK, DAY)),
+    ("retry_safe", Shape::Bool),
+]);
+
+const JSON_MEMBERS: Shape = Shape::Members { name: not_empty, each: &Shape::Json };
+const RATE: Shape = Shape::Text(rate::problem);
+const BURST: Shape = Shape::Count { min: 1, max: 1_000_000 };
+const WHO: Shape = Shape::Texts(rules::who_problem);
+const TARGET: Shape = Shape::Texts(rules::target_problem);
+
+const POLICY: Shape = Shape::Table(&[
+    ("default", word(&["allow", "deny"])),
+    ("shadow", Shape::Bool),
+    ("attempts", Shape::Table(&[("rate", RATE), ("burst", BURST)])),
+    ("rule", Shape::Tables(&RULE)),
+    ("limit", Shape::Tables(&LIMIT)),
+]);
+
+static RULE: Shape = Shape::Table(&[
+    ("effect", word(&["allow", "deny"])),
+    ("who", WHO),
+    ("target", TARGET),
+    ("where", Shape::Tables(&CONDITION)),
+    (
+        "annotations",
+        Shape::Table(&[
+            ("readOnly", Shape::Bool),
+            ("destructive", Shape::Bool),
+            ("idempotent", Shape::Bool),
+            ("openWorld", Shape::Bool),
+        ]),
+    ),
+    ("locked", Shape::Bool),
+]);
+
+static CONDITION: Shape = Shape::Table(&[
+    ("pointer", Shape::Text(rules::pointer_problem)),
+    ("optional", Shape::Bool),
+    ("equals", Shape::Scalar),
+    ("one_of", Shape::Scalars),
+    ("absent", Shape::Bool),
+    ("type", word(&["string", "number", "integer", "boolean", "null", "object", "array"])),
+    ("max_len", Shape::Count { min: 0, max: 1_000_000_000 }),
+    ("range", Shape::Scalars),
+    ("glob", Shape::Text(check::pattern_problem)),
+    ("path_under", Shape::Texts(rules::folder_problem)),
+    ("url_host", Shape::Texts(rules::host_problem)),
+    ("no_extra", Shape::Texts(any)),
+]);
+
+static LIMIT: Shape = Shape::Table(&[
+    ("who", WHO),
+    ("target", TARGET),
+    ("per", word(&["principal", "server", "tool", "principal+tool", "everyone"])),
+    ("rate", RATE),
+    ("burst", BURST),
+    ("quota", RATE),
+    ("concurrency", Shape::Count { min: 1, max: 100_000 }),
+    ("max_result", Shape::Text(size::result_problem)),
 ]);
 
 static PROFILE: Shape = Shape::Table(&[
@@ -153,7 +225,14 @@ mod tests {
                 assert_eq!(schema["minimum"], *min, "{path}");
                 assert_eq!(schema["maximum"], *max, "{path}");
             }
-            Shape::Text(_) | Shape::Bool | Shape::Period { .. } | Shape::Texts(_) | Shape::Named(_) => {}
+            Shape::Text(_)
+            | Shape::Bool
+            | Shape::Scalar
+            | Shape::Scalars
+            | Shape::Json
+            | Shape::Period { .. }
+            | Shape::Texts(_)
+            | Shape::Named(_) => {}
         }
     }
 

@@ -70,12 +70,19 @@ impl Bridge {
     pub(super) fn stop(&self) {
         self.suspended.stop();
     }
+
+    /// Whether this is a host that comes back with a state of ours, for the first time: the same logical call as before
+    /// (contract §4). One that shows a state again and again makes new calls of it.
+    pub(super) fn is_further_round(&self, seal: &Seal, server: &ServerKey, caller: &Caller, call: &Call) -> bool {
+        let Some(state) = call.input().state.filter(|_| caller.revision.era() == Era::Modern) else { return false };
+        self.states.open(seal, server, caller, call, state).is_ok() && self.states.is_first_use(state)
+    }
 }
 
 impl Gateway {
     /// A legacy session has ended, so nobody needs what it had alone.
     pub fn session_ended(&self, session: u64) {
-        self.sights.session_ended(session);
+        self.audiences.session_ended(session);
         for server in &self.servers {
             server.session_ended(session);
         }

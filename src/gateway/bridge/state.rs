@@ -2,8 +2,12 @@
 //!
 //! Attacker-controlled when it comes back: opened and compared with the call that brings it, in full.
 
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -17,6 +21,8 @@ use crate::protocol::json;
 
 /// How long a host may take to come back.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// States that came back and are remembered, at most.
+const REMEMBERED: usize = 1 << 16;
 /// The shape of [`State`]; another one does not open.
 const VERSION: u8 = 2;
 
@@ -52,20 +58,48 @@ struct State {
     kind: Kind,
 }
 
+/// States that came back, by their hashes, and when.
+#[derive(Default)]
+struct Used {
+    known: HashSet<u64, RandomState>,
+    order: VecDeque<(u64, u64)>,
+}
+
 /// Seals and opens states.
 pub(super) struct States {
     /// The time when we began: the clock that is not turned, and that tests can stop.
     began: (u64, Instant),
+    /// The last states that came back, by their hashes.
+    used: Mutex<Used>,
+    hash: RandomState,
 }
 
 impl States {
     pub(super) fn new() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: (unix.as_secs(), Instant::now()) }
+        Self { began: (unix.as_secs(), Instant::now()), used: Mutex::default(), hash: RandomState::default() }
     }
 
     fn now(&self) -> u64 {
         self.began.0 + self.began.1.elapsed().as_secs()
+    }
+
+    /// Whether a state comes back for the first time, as far as is remembered.
+    pub(super) fn is_first_use(&self, raw: &[u8]) -> bool {
+        let (hash, now) = (self.hash.hash_one(raw), self.now());
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let Used { known, order } = &mut *used;
+        // Those that do not open any more need not be known.
+        while let Some((oldest, _)) = order.front().copied().filter(|(_, at)| at + LIFETIME.as_secs() < now) {
+            known.remove(&oldest);
+            order.pop_front();
+        }
+        // One that cannot be remembered could come back for ever.
+        if order.len() >= REMEMBERED || !known.insert(hash) {
+            return false;
+        }
+        order.push_back((hash, now));
+        true
     }
 
     /// A state for this call, as a raw JSON string.

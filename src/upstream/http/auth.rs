@@ -27,7 +27,7 @@ impl Auth {
         let key = |key: &crate::config::settings::ApiKey| Key {
             hash: key.hash,
             expires: key.expires,
-            principal: Principal::key(&key.name),
+            principal: Principal::key_in(&key.name, &key.groups),
         };
         let keys = match settings.mode {
             AuthMode::Keys => Some(settings.keys.iter().map(key).collect()),

@@ -64,7 +64,7 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
         }
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
-    listen.honour(&front.gateway.offers(caller.profile));
+    listen.honour(&front.gateway.offers(front.gateway.sight(&caller.principal, caller.profile)));
     let Some(place) = front.listens.enter(&caller.principal) else {
         return refusal(StatusCode::OK, Some(&id), &Failure::limit("Too many listen streams"));
     };
@@ -72,7 +72,7 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
     let (out, gateway, stop) = (pipe.clone(), Arc::clone(&front.gateway), front.stop.clone());
     body::events(&front.limits, pipe, async move {
         let _place = place;
-        let mut changes = gateway.changes(caller.profile);
+        let mut changes = gateway.changes(gateway.sight(&caller.principal, caller.profile));
         changes.mark_unchanged();
         let mut seen = gateway.seen(&caller);
         let updates = Arc::new(Updates::default());

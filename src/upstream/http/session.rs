@@ -456,12 +456,13 @@ impl Session {
         general: Arc<General>,
     ) -> Result<(Self, String), Failure> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let Opened { revision, capabilities, members } = legacy::open(&front.gateway, who.profile, params)?;
+        let Opened { revision, capabilities, members } =
+            legacy::open(&front.gateway, front.gateway.sight(&who.principal, who.profile), params)?;
         let state = State {
             initialized: false,
             log_level: None,
             listed: [None; 4],
-            told: *front.gateway.changes(who.profile).borrow(),
+            told: *front.gateway.changes(front.gateway.sight(&who.principal, who.profile)).borrow(),
             subscribed: Subscribed::default(),
             running: HashMap::default(),
             bytes: 0,
@@ -516,7 +517,7 @@ impl Session {
 
     /// Tells what belongs to no request, for as long as there is no other reader and the session lasts.
     pub(super) async fn tell_all(&self, reader: u64, out: &Pipe) {
-        let mut changes = self.gateway.changes(self.who.profile);
+        let mut changes = self.gateway.changes(self.gateway.sight(&self.who.principal, self.who.profile));
         loop {
             out.room().await;
             changes.mark_unchanged();

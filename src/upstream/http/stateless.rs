@@ -139,7 +139,8 @@ fn prepare(
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
     if known == Method::Discover {
-        let (offers, instructions) = (front.gateway.offers(who.profile), front.gateway.instructions(who.profile));
+        let sight = front.gateway.sight(&who.principal, who.profile);
+        let (offers, instructions) = (front.gateway.offers(sight), front.gateway.instructions(sight));
         let mut pieces = Pieces::new();
         write::result(&mut pieces, id, revision, &modern::discover_result(&offers, &instructions));
         return Err(Box::new(one(front, accept, StatusCode::OK, id, pieces)));

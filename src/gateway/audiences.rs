@@ -1,9 +1,12 @@
 //! What servers list to hosts that can do more: many a server shows a tool that asks its user only to who can ask one
 //! (LST-1, CCH-6). A legacy server learns that at `initialize`, so it is listed on the connection of those hosts.
 //!
-//! A sight is what one principal with one set of capabilities sees of such servers; nobody else does (INV-6). Where
-//! they list to it what they list to all there is nothing to keep. Filled when its host first lists or asks for what is
-//! not known, and again when the server says that something changed there or its connection is another.
+//! An audience is one principal with one set of capabilities; what such servers list to it nobody else sees (INV-6).
+//! Where they list to it what they list to all there is nothing to keep. Filled when its host first lists or asks for
+//! what is not known, and again when the server says that something changed there or its connection is another.
+//!
+//! What may be seen at all is not decided here: what is listed to an audience is merged for the sight of its principal,
+//! which [`super::lists`] has of policy, and the operator's overrides hold for it as for what is listed to all.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +26,11 @@ use crate::ident::{Kind, Principal};
 use crate::protocol::capability::Capabilities;
 use crate::protocol::version::Era;
 
-/// Sights that are kept, at most: the one unused longest goes.
-const MAX_SIGHTS: usize = 64;
+/// Audiences that are kept, at most: the one unused longest goes.
+const MAX_AUDIENCES: usize = 64;
 
-/// Who sees the same.
-struct Audience {
+/// What its members have in common.
+struct Who {
     principal: Principal,
     capabilities: Capabilities,
     era: Era,
@@ -35,9 +38,9 @@ struct Audience {
     session: Option<u64>,
 }
 
-/// What an audience sees.
-pub(super) struct Sight {
-    audience: Audience,
+/// Those who see the same, and what that is.
+pub(super) struct Audience {
+    who: Who,
     /// Whoever asked first; all of them are served alike.
     caller: Caller,
     /// By server.
@@ -62,63 +65,63 @@ struct Own {
     looking: bool,
 }
 
-impl Sight {
+impl Audience {
     fn own(&self) -> MutexGuard<'_, Vec<Own>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All sights.
-pub(super) struct Sights {
+/// All audiences.
+pub(super) struct Audiences {
     servers: Vec<Arc<Server>>,
     lists: Arc<Lists>,
     /// The last used one last.
-    known: Mutex<VecDeque<Arc<Sight>>>,
+    known: Mutex<VecDeque<Arc<Audience>>>,
     by_session: bool,
     tasks: TaskTracker,
 }
 
-impl Sights {
+impl Audiences {
     pub(super) fn new(servers: Vec<Arc<Server>>, lists: Arc<Lists>, tasks: TaskTracker) -> Arc<Self> {
         let by_session = servers.iter().any(|server| server.settings().sharing == Sharing::Session);
         Arc::new(Self { servers, lists, known: Mutex::default(), by_session, tasks })
     }
 
-    fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Sight>>> {
+    fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Audience>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_of(&self, audience: &Audience, caller: &Caller) -> bool {
-        audience.principal == caller.principal
-            && audience.era == caller.revision.era()
-            && audience.session == caller.session.filter(|_| self.by_session)
-            && audience.capabilities == caller.capabilities
+    fn is_of(&self, who: &Who, caller: &Caller) -> bool {
+        who.principal == caller.principal
+            && who.era == caller.revision.era()
+            && who.session == caller.session.filter(|_| self.by_session)
+            && who.capabilities == caller.capabilities
     }
 
     /// What a caller sees, where anything was found out about that.
-    fn find(&self, caller: &Caller) -> Option<Arc<Sight>> {
+    fn find(&self, caller: &Caller) -> Option<Arc<Audience>> {
         if caller.capabilities.is_empty() {
             return None;
         }
         let mut known = self.known();
-        let at = known.iter().rposition(|sight| self.is_of(&sight.audience, caller))?;
+        let at = known.iter().rposition(|audience| self.is_of(&audience.who, caller))?;
         if at + 1 < known.len() {
-            let sight = known.remove(at)?;
-            known.push_back(sight);
+            let audience = known.remove(at)?;
+            known.push_back(audience);
         }
         known.back().map(Arc::clone)
     }
 
     /// The same; begun where nothing was. Nothing for who sees what all see.
-    fn of(&self, caller: &Caller) -> Option<Arc<Sight>> {
+    fn of(&self, caller: &Caller) -> Option<Arc<Audience>> {
         if caller.capabilities.is_empty() || !self.servers.iter().any(|server| server.lists_apart(caller)) {
             return None;
         }
-        if let Some(sight) = self.find(caller) {
-            return Some(sight);
+        if let Some(audience) = self.find(caller) {
+            return Some(audience);
         }
-        let sight = Arc::new(Sight {
-            audience: Audience {
+        let audience = Arc::new(Audience {
+            who: Who {
                 principal: caller.principal.clone(),
                 capabilities: caller.capabilities.clone(),
                 era: caller.revision.era(),
@@ -131,45 +134,46 @@ impl Sights {
             looked: watch::Sender::new(0),
         });
         let mut known = self.known();
-        if known.len() >= MAX_SIGHTS {
+        if known.len() >= MAX_AUDIENCES {
             known.pop_front();
         }
-        known.push_back(Arc::clone(&sight));
-        Some(sight)
+        known.push_back(Arc::clone(&audience));
+        Some(audience)
     }
 
     /// Everything that a caller sees now.
     pub(super) fn catalogue(&self, caller: &Caller) -> Arc<Catalogue> {
-        let Some(sight) = self.find(caller) else { return self.lists.catalogue(caller.profile) };
-        let version = sight.version.load(Ordering::Acquire);
+        let sight = self.lists.sight(&caller.principal, caller.profile);
+        let Some(audience) = self.find(caller) else { return self.lists.catalogue(sight) };
+        let version = audience.version.load(Ordering::Acquire);
         if version == 0 {
-            return self.lists.catalogue(caller.profile);
+            return self.lists.catalogue(sight);
         }
         let base = self.lists.version();
-        if let Some(built) = &*sight.built[caller.profile].load()
+        if let Some(built) = &*audience.built[caller.profile].load()
             && (built.0, built.1) == (base, version)
         {
             return Arc::clone(&built.2);
         }
-        let items: Vec<_> = sight.own().iter().map(|own| own.items.clone()).collect();
-        let built = Arc::new(self.lists.build(caller.profile, |server, kind| items[server][kind.index()].clone()));
-        sight.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
+        let items: Vec<_> = audience.own().iter().map(|own| own.items.clone()).collect();
+        let built = Arc::new(self.lists.build(sight, |server, kind| items[server][kind.index()].clone()));
+        audience.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
         built
     }
 
     /// The same in short; for who sees what all see, what these were told last.
     pub(super) fn seen(&self, caller: &Caller) -> Seen {
         match self.find(caller) {
-            Some(sight) if sight.version.load(Ordering::Acquire) > 0 => Seen::of(&self.catalogue(caller)),
-            _ => self.lists.seen(caller.profile),
+            Some(audience) if audience.version.load(Ordering::Acquire) > 0 => Seen::of(&self.catalogue(caller)),
+            _ => self.lists.seen(self.lists.sight(&caller.principal, caller.profile)),
         }
     }
 
     /// Whether a list of this caller need not wait for what servers list to it alone; looks again where that is old.
     pub(super) fn is_settled(self: &Arc<Self>, caller: &Caller) -> bool {
-        self.of(caller).is_none_or(|sight| {
-            self.look(&sight);
-            self.has_settled(&sight, caller.profile, &|_| true)
+        self.of(caller).is_none_or(|audience| {
+            self.look(&audience);
+            self.has_settled(&audience, caller.profile, &|_| true)
         })
     }
 
@@ -181,60 +185,60 @@ impl Sights {
         deadline: Instant,
         which: impl Fn(usize) -> bool + Sync,
     ) {
-        let Some(sight) = self.of(caller) else { return };
-        self.look(&sight);
-        let mut looked = sight.looked.subscribe();
-        let _ = timeout_at(deadline, looked.wait_for(|_| self.has_settled(&sight, caller.profile, &which))).await;
+        let Some(audience) = self.of(caller) else { return };
+        self.look(&audience);
+        let mut looked = audience.looked.subscribe();
+        let _ = timeout_at(deadline, looked.wait_for(|_| self.has_settled(&audience, caller.profile, &which))).await;
     }
 
-    fn has_settled(&self, sight: &Sight, profile: usize, which: &dyn Fn(usize) -> bool) -> bool {
-        let view = self.lists.view(profile);
-        let own = sight.own();
+    fn has_settled(&self, audience: &Audience, profile: usize, which: &dyn Fn(usize) -> bool) -> bool {
+        let view = self.lists.show(self.lists.sight(&audience.who.principal, profile));
+        let own = audience.own();
         self.servers.iter().enumerate().all(|(server, its)| {
-            own[server].settled || !which(server) || !view.shows(server) || !its.lists_apart(&sight.caller)
+            own[server].settled || !which(server) || !view.shows(server) || !its.lists_apart(&audience.caller)
         })
     }
 
     /// Something changed that a server lists to some hosts alone.
     pub(super) fn look_again(self: &Arc<Self>) {
         let known: Vec<_> = self.known().iter().cloned().collect();
-        for sight in known {
-            self.look(&sight);
+        for audience in known {
+            self.look(&audience);
         }
     }
 
     /// A session has ended, and so has what it saw alone.
     pub(super) fn session_ended(&self, session: u64) {
         if self.by_session {
-            self.known().retain(|sight| sight.audience.session != Some(session));
+            self.known().retain(|audience| audience.who.session != Some(session));
         }
     }
 
-    /// Has the servers list whose lists for this sight are not known or old.
-    fn look(self: &Arc<Self>, sight: &Arc<Sight>) {
+    /// Has the servers list whose lists for this audience are not known or old.
+    fn look(self: &Arc<Self>, audience: &Arc<Audience>) {
         for (index, server) in self.servers.iter().enumerate() {
-            if !server.lists_apart(&sight.caller) {
+            if !server.lists_apart(&audience.caller) {
                 continue;
             }
-            let mut own = sight.own();
+            let mut own = audience.own();
             let own = &mut own[index];
-            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&sight.caller, at)) {
+            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&audience.caller, at)) {
                 continue;
             }
             own.looking = true;
-            let (sights, sight, server) = (Arc::clone(self), Arc::clone(sight), Arc::clone(server));
-            self.tasks.spawn(async move { sights.fill(index, &server, &sight).await });
+            let (audiences, audience, server) = (Arc::clone(self), Arc::clone(audience), Arc::clone(server));
+            self.tasks.spawn(async move { audiences.fill(index, &server, &audience).await });
         }
     }
 
-    async fn fill(self: &Arc<Self>, index: usize, server: &Server, sight: &Sight) {
+    async fn fill(self: &Arc<Self>, index: usize, server: &Server, audience: &Audience) {
         let kinds = Kind::ALL.map(|kind| self.lists.offers_of(index).is_some_and(|offers| offers.of(kind).is_some()));
         let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| kinds[kind.index()]).collect();
-        let caller = server.narrowed(&sight.caller);
+        let caller = server.narrowed(&audience.caller);
         let found = server.own_lists(&caller, &kinds).await;
         let mut changed = false;
         {
-            let mut own = sight.own();
+            let mut own = audience.own();
             let own = &mut own[index];
             (own.looking, own.settled) = (false, true);
             match found {
@@ -242,7 +246,8 @@ impl Sights {
                     own.of = Some(at);
                     for (kind, pages) in lists {
                         match catalog::Part::parse(kind, &pages) {
-                            Ok(items) => {
+                            Ok(mut items) => {
+                                items.adjust(self.lists.overrides_of(index));
                                 let items = (!self.lists.lists_same(index, &items)).then(|| Arc::new(items));
                                 let before = &mut own.items[kind.index()];
                                 let same = match (&*before, &items) {
@@ -264,9 +269,9 @@ impl Sights {
             }
         }
         if changed {
-            sight.version.fetch_add(1, Ordering::AcqRel);
+            audience.version.fetch_add(1, Ordering::AcqRel);
         }
-        sight.looked.send_modify(|looks| *looks += 1);
+        audience.looked.send_modify(|looks| *looks += 1);
         if changed {
             // Who waited for it has it by then, and need not be told.
             sleep(QUIET).await;

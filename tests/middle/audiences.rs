@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use onegate::config::settings::{Effect, OverrideSettings, PolicySettings, RuleSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -62,6 +63,48 @@ async fn lst1_cch6_a_server_lists_more_to_who_can_do_more_and_to_nobody_else() {
     able.quiet(Duration::from_secs(2)).await;
     other.quiet(Duration::from_secs(2)).await;
     world.end().await;
+}
+
+/// What a server lists to some hosts alone is under the same rules and overrides as what it lists to all.
+#[tokio::test(start_paused = true)]
+async fn e20_d095_what_is_listed_to_one_host_meets_the_same_policy() {
+    for who in ["*", "stdio"] {
+        let rule = RuleSettings {
+            effect: Effect::Deny,
+            who: vec![who.to_owned()],
+            target: vec!["a/tool/secret".to_owned()],
+            conditions: Vec::new(),
+            annotations: Vec::new(),
+            locked: false,
+            layer: 1,
+            place: "here".into(),
+        };
+        let policy = PolicySettings { default: Some(Effect::Allow), rules: vec![rule], ..PolicySettings::default() };
+        let mut settings = server("a");
+        settings.overrides = vec![
+            OverrideSettings { native: "ask".into(), name: Some("question".into()), ..OverrideSettings::default() },
+            OverrideSettings { native: "odd".into(), hide: true, ..OverrideSettings::default() },
+        ];
+        let mut world = World::with(vec![settings], |settings| settings.policy = policy);
+        let mut host = world.host();
+        let mut base = world.accept("a").await;
+        base.legacy(&["t"]).await;
+        host.open_as("2025-11-25", can()).await;
+        host.ask("l", "tools/list", json!({})).await;
+        let mut own = world.accept("a").await;
+        own.leased_with(&["t", "ask", "secret", "odd"]).await;
+        assert_eq!(names(&host.answer("l").await), ["a__t", "a__question"], "{who}");
+        for name in ["a__secret", "a__odd", "a__ask", "secret"] {
+            host.call(1, name).await;
+            assert_eq!(host.answer(1).await["error"]["code"], -32602, "{who}: {name}");
+        }
+        host.call(2, "a__question").await;
+        let call = own.expect("tools/call").await;
+        assert_eq!(call["params"]["name"], "ask");
+        own.result(&call, text("asked")).await;
+        assert_eq!(text_of(&host.answer(2).await), "asked");
+        world.end().await;
+    }
 }
 
 /// A modern host says what it can do with each request, and sees what that gives.

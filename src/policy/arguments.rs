@@ -1,0 +1,465 @@
+//! What arguments must be for a rule to allow a call (§8.4): checks by JSON pointer on the very bytes that are sent.
+//!
+//! Pure, and strict: what is missing, of another type or ambiguous does not fit (E-23). Symbolic links are not known
+//! here. Called by [`super::rules`].
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use url::{Host, Url};
+
+use super::RulesError;
+use crate::config::settings::{self, JsonType, Scalar};
+use crate::pattern::Pattern;
+use crate::protocol::json;
+
+/// A compiled condition.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pointer: Arc<str>,
+    /// The names on the way, escapes resolved; `None` = every element.
+    steps: Box<[Option<Box<str>>]>,
+    optional: bool,
+    checks: Box<[Check]>,
+}
+
+#[derive(Debug)]
+enum Check {
+    Equals(Scalar),
+    OneOf(Box<[Scalar]>),
+    Absent,
+    Type(JsonType),
+    MaxLen(usize),
+    Range(f64, f64),
+    Glob(Pattern),
+    PathUnder(Box<[PathBuf]>),
+    UrlHost(Box<[HostPattern]>),
+    NoExtra(Box<[String]>),
+}
+
+#[derive(Debug)]
+struct HostPattern {
+    host: String,
+    below: bool,
+    port: u16,
+}
+
+/// How much of the arguments is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that the server gets.
+    Whole,
+    /// Those that a user has filled in so far: what is missing is not looked at (§8.4, completions).
+    Partial,
+}
+
+impl Condition {
+    pub(super) fn compile(written: &settings::Condition) -> Result<Self, RulesError> {
+        let fault =
+            |fault: crate::pattern::PatternError| RulesError { key: "where".to_owned(), fault: fault.to_string() };
+        let mut checks = Vec::with_capacity(written.checks.len());
+        for check in &written.checks {
+            checks.push(match check {
+                settings::Check::Equals(value) => Check::Equals(value.clone()),
+                settings::Check::OneOf(values) => Check::OneOf(values.clone().into()),
+                settings::Check::Absent => Check::Absent,
+                settings::Check::Type(wanted) => Check::Type(*wanted),
+                settings::Check::MaxLen(length) => Check::MaxLen(*length),
+                settings::Check::Range(from, to) => Check::Range(*from, *to),
+                settings::Check::Glob(text) => Check::Glob(Pattern::new(text).map_err(fault)?),
+                settings::Check::PathUnder(folders) => {
+                    Check::PathUnder(folders.iter().filter_map(|folder| normal(folder)).collect())
+                }
+                settings::Check::UrlHost(hosts) => {
+                    Check::UrlHost(hosts.iter().map(|host| HostPattern::new(host)).collect())
+                }
+                settings::Check::NoExtra(names) => Check::NoExtra(names.clone().into()),
+            });
+        }
+        let step = |step: &str| (step != "*").then(|| step.replace("~1", "/").replace("~0", "~").into());
+        let steps = written.pointer.split('/').skip(1).map(step).collect();
+        Ok(Self { pointer: written.pointer.as_str().into(), steps, optional: written.optional, checks: checks.into() })
+    }
+
+    pub(super) fn pointer(&self) -> &Arc<str> {
+        &self.pointer
+    }
+
+    /// Whether these arguments, a raw object, fit.
+    pub(super) fn fits(&self, arguments: &[u8], extent: Extent) -> bool {
+        self.walk(arguments, &self.steps, extent)
+    }
+
+    fn walk(&self, value: &[u8], steps: &[Option<Box<str>>], extent: Extent) -> bool {
+        let Some((step, rest)) = steps.split_first() else {
+            return self.checks.iter().all(|check| check.holds(value, extent));
+        };
+        match (step, value.first()) {
+            (None, Some(b'[')) => json::elements(value).all(|element| self.walk(element, rest, extent)),
+            (Some(name), Some(b'{')) => {
+                let mut found = json::members(value).filter(|entry| entry.is(name));
+                match (found.next(), found.next()) {
+                    (Some(entry), None) => self.walk(entry.value, rest, extent),
+                    // Which of the two a server takes is not known.
+                    (Some(_), Some(_)) => false,
+                    (None, _) => self.missing(extent),
+                }
+            }
+            (Some(name), Some(b'[')) => {
+                // As RFC 6901 has it: a number without leading zeros.
+                let plain =
+                    name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'));
+                let element = name.parse().ok().filter(|_| plain).and_then(|at| json::elements(value).nth(at));
+                element.map_or_else(|| self.missing(extent), |element| self.walk(element, rest, extent))
+            }
+            // A text of which nothing is known yet.
+            _ => self.wants_nothing() && !value.starts_with(b"{"),
+        }
+    }
+
+    fn missing(&self, extent: Extent) -> bool {
+        self.optional || extent == Extent::Partial || self.wants_nothing()
+    }
+
+    fn wants_nothing(&self) -> bool {
+        matches!(*self.checks, [Check::Absent])
+    }
+}
+
+impl Check {
+    fn holds(&self, value: &[u8], extent: Extent) -> bool {
+        match self {
+            Self::Equals(wanted) => is(value, wanted),
+            Self::OneOf(wanted) => wanted.iter().any(|wanted| is(value, wanted)),
+            Self::Absent => false,
+            Self::Type(wanted) => is_type(value, *wanted),
+            Self::MaxLen(most) => length(value).is_some_and(|length| length <= *most),
+            Self::Range(from, to) => number(value).is_some_and(|number| (*from..=*to).contains(&number)),
+            Self::Glob(pattern) => json::text_of(value).is_some_and(|text| pattern.matches(&text)),
+            Self::PathUnder(folders) => json::text_of(value)
+                .and_then(|text| normal(&text))
+                .is_some_and(|path| folders.iter().any(|folder| path.starts_with(folder))),
+            Self::UrlHost(hosts) => json::text_of(value).is_some_and(|text| is_at(&text, hosts)),
+            Self::NoExtra(names) => {
+                extent == Extent::Partial
+                    || value.starts_with(b"{")
+                        && json::members(value).all(|entry| names.iter().any(|name| entry.is(name)))
+            }
+        }
+    }
+}
+
+/// Whether a raw value is this one. Numbers are compared as numbers.
+fn is(value: &[u8], wanted: &Scalar) -> bool {
+    match wanted {
+        Scalar::Text(wanted) => json::text_of(value).is_some_and(|text| text == wanted.as_str()),
+        Scalar::Bool(wanted) => value == if *wanted { &b"true"[..] } else { b"false" },
+        Scalar::Integer(wanted) => match std::str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok()) {
+            Some(exact) => exact == *wanted,
+            None => number(value).is_some_and(|number| number == *wanted as f64 && number.abs() < 9e15),
+        },
+        Scalar::Float(wanted) => number(value).is_some_and(|number| number == *wanted),
+    }
+}
+
+fn number(value: &[u8]) -> Option<f64> {
+    matches!(value.first(), Some(b'-' | b'0'..=b'9')).then_some(())?;
+    std::str::from_utf8(value).ok()?.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+fn is_type(value: &[u8], wanted: JsonType) -> bool {
+    let first = value.first().copied().unwrap_or_default();
+    match wanted {
+        JsonType::String => first == b'"',
+        JsonType::Number => number(value).is_some(),
+        JsonType::Integer => number(value).is_some_and(|number| number.fract() == 0.0),
+        JsonType::Boolean => matches!(first, b't' | b'f'),
+        JsonType::Null => first == b'n',
+        JsonType::Object => first == b'{',
+        JsonType::Array => first == b'[',
+    }
+}
+
+/// Characters of a text, elements of an array, members of an object.
+fn length(value: &[u8]) -> Option<usize> {
+    match value.first()? {
+        b'"' => Some(json::text_of(value)?.chars().count()),
+        b'[' => Some(json::elements(value).count()),
+        b'{' => Some(json::members(value).count()),
+        _ => None,
+    }
+}
+
+/// An absolute path with `.` and `..` taken out, component by component; nothing for one that some system may read
+/// otherwise.
+fn normal(text: &str) -> Option<PathBuf> {
+    if !text.starts_with('/') || text.contains(['\0', '\\']) {
+        return None;
+    }
+    let mut normal = PathBuf::new();
+    for component in Path::new(text).components() {
+        match component {
+            Component::RootDir => normal.push("/"),
+            Component::Normal(name) => normal.push(name),
+            Component::CurDir => {}
+            // Above the root is the root.
+            Component::ParentDir => drop(normal.pop()),
+            Component::Prefix(_) => return None,
+        }
+    }
+    Some(normal)
+}
+
+impl HostPattern {
+    fn new(written: &str) -> Self {
+        let (host, port) = match written.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(443)),
+            _ => (written, 443),
+        };
+        let below = host.strip_prefix("*.");
+        Self { host: below.unwrap_or(host).to_owned(), below: below.is_some(), port }
+    }
+
+    fn matches(&self, host: &Host<&str>, port: u16) -> bool {
+        let name = host.to_string();
+        let same = if self.below {
+            let above = matches!(host, Host::Domain(_)).then(|| name.strip_suffix(&*self.host)).flatten();
+            above.is_some_and(|above| above.len() > 1 && above.ends_with('.'))
+        } else {
+            name == self.host
+        };
+        same && port == self.port
+    }
+}
+
+/// Whether a text is an address that everybody reads alike, at one of these hosts.
+fn is_at(text: &str, hosts: &[HostPattern]) -> bool {
+    // Some readers take out or change these, others do not.
+    if text.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\') {
+        return false;
+    }
+    let Ok(url) = Url::parse(text) else { return false };
+    let plain = url.scheme() == "https" && url.username().is_empty() && url.password().is_none();
+    let written = text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+    let authority = text.get(8..).unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
+    let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else { return false };
+    plain && written && !authority.contains('@') && hosts.iter().any(|pattern| pattern.matches(&host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::Check as Wanted;
+    use proptest::prelude::*;
+
+    fn condition(pointer: &str, optional: bool, checks: Vec<Wanted>) -> Condition {
+        Condition::compile(&settings::Condition { pointer: pointer.into(), optional, checks }).unwrap()
+    }
+
+    #[track_caller]
+    fn check(pointer: &str, wanted: Wanted, good: &[&str], bad: &[&str]) {
+        let condition = condition(pointer, false, vec![wanted]);
+        for (texts, expected) in [(good, true), (bad, false)] {
+            for text in texts {
+                let mut index = json::Index::new();
+                index.read(text.as_bytes()).unwrap();
+                assert_eq!(condition.fits(text.as_bytes(), Extent::Whole), expected, "{pointer} {text}");
+            }
+        }
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn e23_values_are_compared_by_type_and_value() {
+        let text = |text: &str| Scalar::Text(text.into());
+        check(
+            "/a",
+            Wanted::Equals(text("x")),
+            &[r#"{"a":"x"}"#, r#"{ "\u0061" : "\u0078" }"#],
+            &[
+                r#"{"a":"X"}"#,
+                r#"{"a":["x"]}"#,
+                "{}",
+                r#"{"a":null}"#,
+                r#"{"a":"x","a":"y"}"#,
+                r#"{"a":"y","a":"x"}"#,
+                r#"{"a":"x","\u0061":"x"}"#,
+                r#"{"A":"x"}"#,
+            ],
+        );
+        check(
+            "/a",
+            Wanted::Equals(Scalar::Integer(5)),
+            &[r#"{"a":5}"#, r#"{"a":5.0}"#, r#"{"a":50e-1}"#],
+            &[r#"{"a":"5"}"#, r#"{"a":6}"#, r#"{"a":true}"#],
+        );
+        check(
+            "/a",
+            Wanted::Equals(Scalar::Integer(9_007_199_254_740_992)),
+            &[r#"{"a":9007199254740992}"#],
+            &[r#"{"a":9007199254740993}"#],
+        );
+        check("/a", Wanted::Equals(Scalar::Bool(false)), &[r#"{"a":false}"#], &[r#"{"a":true}"#, r#"{"a":0}"#, "{}"]);
+        check(
+            "/a",
+            Wanted::OneOf(vec![text("x"), Scalar::Integer(1)]),
+            &[r#"{"a":"x"}"#, r#"{"a":1}"#],
+            &[r#"{"a":"1"}"#, r#"{"a":2}"#],
+        );
+        check("/a", Wanted::Absent, &["{}", r#"{"b":1}"#], &[r#"{"a":null}"#, r#"{"\u0061":1}"#]);
+        check("/a/b", Wanted::Absent, &["{}", r#"{"a":{}}"#, r#"{"a":1}"#], &[r#"{"a":{"b":1}}"#]);
+    }
+
+    #[test]
+    fn types_lengths_and_ranges() {
+        use JsonType as T;
+        for (wanted, good, bad) in [
+            (T::String, r#""x""#, "1"),
+            (T::Number, "1.5", r#""1""#),
+            (T::Integer, "10", "1.5"),
+            (T::Boolean, "true", r#""true""#),
+            (T::Null, "null", "false"),
+            (T::Object, "{}", "[]"),
+            (T::Array, "[]", "{}"),
+        ] {
+            check("/a", Wanted::Type(wanted), &[&format!(r#"{{"a":{good}}}"#)], &[&format!(r#"{{"a":{bad}}}"#), "{}"]);
+        }
+        check(
+            "/a",
+            Wanted::MaxLen(2),
+            &[r#"{"a":"öü"}"#, r#"{"a":[1,2]}"#, r#"{"a":"\u0061b"}"#],
+            &[r#"{"a":"abc"}"#, r#"{"a":[1,2,3]}"#, r#"{"a":1}"#],
+        );
+        check(
+            "/a",
+            Wanted::Range(0.0, 10.0),
+            &[r#"{"a":0}"#, r#"{"a":10}"#, r#"{"a":1e1}"#],
+            &[r#"{"a":10.5}"#, r#"{"a":-1}"#, r#"{"a":"5"}"#, r#"{"a":1e400}"#],
+        );
+        check("/a", Wanted::Glob("rel-*".into()), &[r#"{"a":"rel-1"}"#], &[r#"{"a":"xrel-1"}"#, r#"{"a":1}"#]);
+        check("", Wanted::NoExtra(texts(&["a", "b"])), &["{}", r#"{"a":1,"b":2}"#], &[r#"{"a":1,"c":2}"#]);
+    }
+
+    #[test]
+    fn pointers_go_through_arrays_and_escapes() {
+        let one = || Wanted::Equals(Scalar::Integer(1));
+        check(
+            "/a/*/b",
+            one(),
+            &[r#"{"a":[{"b":1},{"b":1}]}"#, r#"{"a":[]}"#],
+            &[r#"{"a":[{"b":1},{"b":2}]}"#, r#"{"a":[{"b":1},{}]}"#, r#"{"a":{"*":{"b":1}}}"#, r#"{"a":1}"#],
+        );
+        check("/a~1b/~0", one(), &[r#"{"a/b":{"~":1}}"#], &[r#"{"a":{"b":1}}"#]);
+        check("/a/1", one(), &[r#"{"a":[0,1]}"#, r#"{"a":{"1":1}}"#], &[r#"{"a":[1]}"#]);
+        check("/a/01", one(), &[], &[r#"{"a":[0,1]}"#]);
+        let optional = condition("/a", true, vec![one()]);
+        assert!(optional.fits(b"{}", Extent::Whole) && !optional.fits(br#"{"a":2}"#, Extent::Whole));
+        let whole = condition("/a", false, vec![one()]);
+        assert!(whole.fits(b"{}", Extent::Partial) && !whole.fits(br#"{"a":2}"#, Extent::Partial));
+    }
+
+    #[test]
+    fn e23_paths_are_below_their_folder_whatever_way_they_go() {
+        let as_json = |path: &str| format!(r#"{{"path":{}}}"#, serde_json::to_string(path).unwrap());
+        let under = condition("/path", false, vec![Wanted::PathUnder(texts(&["/srv/docs", "/tmp/"]))]);
+        for good in
+            ["/srv/docs", "/srv/docs/", "/srv/docs/a/../b", "/srv//docs/./x", "/x/../srv/docs/y", "/tmp/a", "/../tmp/a"]
+        {
+            assert!(under.fits(as_json(good).as_bytes(), Extent::Whole), "{good}");
+        }
+        for bad in [
+            "/srv/docs/../secret",
+            "/srv/docsX",
+            "/srv",
+            "/",
+            "",
+            "srv/docs/x",
+            "./srv/docs",
+            "~/srv/docs",
+            "/srv/docs/../../etc",
+            "/srv/docs\\..\\..\\etc",
+            "/srv/docs/\0",
+            "C:/srv/docs",
+            "C:\\srv\\docs",
+            "//host/share",
+            "file:///srv/docs/x",
+            "/SRV/docs",
+            "/srv/docs/a/../../x",
+            " /srv/docs/x",
+            "\u{ff0f}srv/docs",
+            "/srv/d\u{043e}cs/x",
+        ] {
+            assert!(!under.fits(as_json(bad).as_bytes(), Extent::Whole), "{bad}");
+        }
+        assert!(!under.fits(br#"{"path":["/srv/docs/x"]}"#, Extent::Whole));
+        assert!(!under.fits(br#"{"path":"/srv/docs/\ud800"}"#, Extent::Whole), "no Unicode text");
+        let root = condition("/path", false, vec![Wanted::PathUnder(texts(&["/"]))]);
+        assert!(root.fits(as_json("/etc").as_bytes(), Extent::Whole));
+    }
+
+    #[test]
+    fn e23_hosts_are_those_that_are_reached() {
+        let as_json = |url: &str| format!(r#"{{"u":{}}}"#, serde_json::to_string(url).unwrap());
+        let hosts = texts(&["docs.example", "*.cdn.example", "api.example:8443", "10.0.0.1"]);
+        let at = condition("/u", false, vec![Wanted::UrlHost(hosts)]);
+        for good in [
+            "https://docs.example",
+            "https://docs.example/x?y#z",
+            "HTTPS://DOCS.example:443/",
+            "https://a.cdn.example/",
+            "https://a.b.cdn.example",
+            "https://api.example:8443/",
+            "https://10.0.0.1/",
+            "https://docs.example/@x",
+        ] {
+            assert!(at.fits(as_json(good).as_bytes(), Extent::Whole), "{good}");
+        }
+        for bad in [
+            "http://docs.example",
+            "https://docs.example.evil.example",
+            "https://evil.example/docs.example",
+            "docs.example",
+            "https://user@docs.example",
+            "https://docs.example@evil.example",
+            "https://docs.example:444",
+            "https://cdn.example",
+            "https://xcdn.example",
+            "https://.cdn.example",
+            "https://docs.example.",
+            "https:\\\\docs.example",
+            "https:docs.example",
+            "https://evil.example\\@docs.example",
+            "https://docs.example\t",
+            " https://docs.example",
+            "https://api.example",
+            "javascript:alert(1)",
+            "https://@docs.example",
+            "https://docs\u{3002}evil.example",
+            "https://10.0.0.1.cdn.example:80",
+        ] {
+            assert!(!at.fits(as_json(bad).as_bytes(), Extent::Whole), "{bad}");
+        }
+    }
+
+    proptest! {
+        /// E-23: whatever a path looks like, one that fits lies below the folder for a system that walks it, too.
+        #[test]
+        fn e23_what_fits_lies_below(parts in prop::collection::vec("(\\.\\.|\\.|srv|docs|x|)", 0..8)) {
+            let path = format!("/{}", parts.join("/"));
+            let mut walked: Vec<&str> = Vec::new();
+            for part in path.split('/') {
+                match part {
+                    "" | "." => {}
+                    ".." => drop(walked.pop()),
+                    name => walked.push(name),
+                }
+            }
+            let under = condition("/p", false, vec![Wanted::PathUnder(texts(&["/srv/docs"]))]);
+            let fits = under.fits(format!(r#"{{"p":"{path}"}}"#).as_bytes(), Extent::Whole);
+            prop_assert_eq!(fits, walked.starts_with(&["srv", "docs"]));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A decision explained: every rule that was looked at, the one that decided, what is left of the limits.
+//!
+//! Charges nothing. For `onegate explain` and `onegate policy test`.
+
+use super::arguments::Extent;
+use super::limits::LimitNote;
+use super::rules::{RuleNote, Word};
+use super::verdict::Reason;
+use super::{Policy, RuleId};
+use crate::config::settings::Target;
+use crate::ident::{Kind, Principal, ServerKey};
+
+/// What policy says of one item to one principal, and why.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// Why it is refused; `None` = it is allowed, limits aside.
+    pub reason: Option<Reason>,
+    /// Whether the principal may know of it.
+    pub visible: bool,
+    /// It would be refused, were it not shadow mode.
+    pub shadowed: bool,
+    /// It hangs on arguments that were not given.
+    pub needs_arguments: bool,
+    /// Whether the lists of the server itself hide it, which no rule can change.
+    pub hidden_by_server: bool,
+    /// The rules that decided; none = the default did.
+    pub decided_by: Vec<RuleId>,
+    /// All rules, in the order of the layers.
+    pub rules: Vec<RuleNote>,
+    /// The limits that are about it.
+    pub limits: Vec<LimitNote>,
+}
+
+impl Policy {
+    /// Explains what would be decided. Nothing when there is no such server.
+    pub fn explain(
+        &self,
+        principal: &Principal,
+        (server, kind, native): (usize, Kind, &str),
+        arguments: Option<&[u8]>,
+    ) -> Option<Explanation> {
+        let key = self.keys.get(server)?;
+        let class = self.class_of(principal);
+        let terms = self.terms(class, server, kind, native);
+        let shadow = self.rules.is_shadow() && !terms.ruling.locked;
+        let fit = arguments.map(|given| self.rules.fit(&terms.ruling.by, given, Extent::Whole));
+        let (reason, decided_by, needs_arguments) = match (&terms.ruling.word, fit) {
+            (Word::Open, _) => (None, terms.ruling.by.to_vec(), false),
+            (Word::Hidden, _) => (Some(Reason::NotAllowed), terms.ruling.by.to_vec(), false),
+            (Word::Conditional, None) => (None, terms.ruling.by.to_vec(), true),
+            (Word::Conditional, Some(Ok(rule))) => (None, vec![rule], false),
+            (Word::Conditional, Some(Err(_))) => (Some(Reason::ArgumentNotAllowed), terms.ruling.by.to_vec(), false),
+        };
+        let members = self.members(class);
+        Some(Explanation {
+            reason,
+            visible: terms.is_visible(),
+            shadowed: reason.is_some() && shadow,
+            needs_arguments,
+            hidden_by_server: !self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native)),
+            decided_by,
+            rules: self.rules.notes(principal, (key, kind, native), arguments),
+            limits: self.limits.notes(&terms.limits, &members.limits, self.keys_of(principal, &terms)),
+        })
+    }
+
+    /// The patterns of rules and of servers' lists that match none of the items that were listed, and where they
+    /// stand. What is about servers or kinds of which nothing was listed is not judged.
+    pub fn unmatched(&self, items: &[(usize, Kind, &str)]) -> Vec<(String, String)> {
+        let key = |server: usize| self.keys.get(server).map(ServerKey::as_str);
+        let matches_or_unknown = |target: &Target| {
+            let within =
+                |(server, kind, _): &&(usize, Kind, &str)| key(*server).is_some_and(|key| target.within(key, *kind));
+            let mut judged = items.iter().filter(within).peekable();
+            judged.peek().is_none()
+                || judged.any(|(server, kind, native)| key(*server).is_some_and(|key| target.names(key, *kind, native)))
+        };
+        let mut found: Vec<_> = self.rules.unmatched(matches_or_unknown);
+        for (server, lists) in self.servers.iter().enumerate() {
+            for kind in Kind::ALL {
+                let of_kind = items.iter().filter(|(of, listed, _)| (*of, *listed) == (server, kind));
+                let natives: Vec<_> = of_kind.map(|(_, _, native)| *native).collect();
+                if let (Some(key), false) = (key(server), natives.is_empty()) {
+                    let unmatched = lists.of(kind).unmatched(&natives).into_iter();
+                    found.extend(
+                        unmatched.map(|pattern| (format!("servers.{key}.{kind}s"), pattern.as_str().to_owned())),
+                    );
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,309 @@
+//! The rules of `[policy]`, compiled, and what they say of one item to one class of principals (§8.2).
+//!
+//! A class is everybody whom the same rules and limits are about; so what is found out once for a class and an item
+//! holds for all its calls. Knows no clock and counts nothing. Asked only through [`super::Policy`].
+
+use std::sync::Arc;
+
+use super::RulesError;
+use super::arguments::{Condition, Extent};
+use crate::config::settings::{Annotation, Effect, PolicySettings};
+use crate::config::settings::{Target, WhoPattern};
+use crate::ident::{Kind, Principal, ServerKey};
+
+/// A rule, by its place among all rules.
+pub type RuleId = u32;
+
+/// All rules.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    rules: Vec<Rule>,
+    allows_by_default: bool,
+    shadow: bool,
+    keys: Vec<ServerKey>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    effect: Effect,
+    who: Vec<WhoPattern>,
+    targets: Vec<Target>,
+    conditions: Vec<Condition>,
+    annotations: Vec<(Annotation, bool)>,
+    locked: bool,
+    layer: usize,
+    place: String,
+}
+
+/// The rules that are about a class, by server and kind, so that only native names are left to be matched.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    sites: Vec<[Site; 4]>,
+}
+
+#[derive(Debug, Default)]
+struct Site {
+    denies: Vec<RuleId>,
+    allows: Vec<RuleId>,
+    /// Locked allow rules about such items, whomever they are about.
+    locks: Vec<RuleId>,
+}
+
+/// What rules say of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It may be used, whatever the arguments are.
+    Open,
+    /// It may be used where the arguments fit one of these rules.
+    Conditional,
+    /// It may not be known.
+    Hidden,
+}
+
+/// What rules say of an item, and which do.
+#[derive(Clone, Debug)]
+pub(super) struct Ruling {
+    pub(super) word: Word,
+    /// Those that decide: the denying ones, else the allowing ones; none where the default does.
+    pub(super) by: Box<[RuleId]>,
+    /// It is refused by what the organisation locked, which shadow mode does not open.
+    pub(super) locked: bool,
+}
+
+/// A rule as people are told of it.
+#[derive(Clone, Debug)]
+pub struct RuleNote {
+    /// Its place among all rules.
+    pub id: RuleId,
+    /// Where it stands.
+    pub place: String,
+    /// `allow` or `deny`.
+    pub effect: &'static str,
+    /// Whether it is about the principal.
+    pub who: bool,
+    /// Whether it is about the item.
+    pub target: bool,
+    /// Whether its annotations hold, where it has any.
+    pub annotations: Option<bool>,
+    /// The pointer of the first condition that the arguments do not fit, where arguments were given.
+    pub misfit: Option<String>,
+    /// Whether it has conditions at all.
+    pub conditional: bool,
+    /// Whether a locked rule of an upper layer makes it count for nothing here.
+    pub overruled: bool,
+}
+
+impl Rules {
+    pub(super) fn compile(settings: &PolicySettings, keys: Vec<ServerKey>) -> Result<Self, Vec<RulesError>> {
+        let mut faults = Vec::new();
+        let mut rules = Vec::with_capacity(settings.rules.len());
+        for (index, written) in settings.rules.iter().enumerate() {
+            let key = |member: &str| format!("policy.rule[{index}].{member}");
+            let who = super::compile_all(&written.who, WhoPattern::new, &key("who"), &mut faults);
+            let targets = super::compile_all(&written.target, Target::new, &key("target"), &mut faults);
+            let mut conditions = Vec::with_capacity(written.conditions.len());
+            for condition in &written.conditions {
+                match Condition::compile(condition) {
+                    Ok(condition) => conditions.push(condition),
+                    Err(fault) => faults.push(RulesError { key: key("where"), ..fault }),
+                }
+            }
+            rules.push(Rule {
+                effect: written.effect,
+                who,
+                targets,
+                conditions,
+                annotations: written.annotations.clone(),
+                locked: written.locked,
+                layer: written.layer,
+                place: written.place.clone(),
+            });
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let allows_by_default = match settings.default {
+            Some(effect) => effect == Effect::Allow,
+            // With rules it is stated (E-40), else there is nothing to decide.
+            None => rules.is_empty(),
+        };
+        Ok(Self { rules, allows_by_default, shadow: settings.shadow, keys })
+    }
+
+    pub(super) fn open(keys: Vec<ServerKey>) -> Self {
+        Self { allows_by_default: true, keys, ..Self::default() }
+    }
+
+    /// Whether there is anything to decide.
+    pub(super) fn is_trivial(&self) -> bool {
+        self.rules.is_empty() && self.allows_by_default
+    }
+
+    pub(super) fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// The rules that are about this principal.
+    pub(super) fn about(&self, who: &Principal) -> Vec<RuleId> {
+        let all = (0..).zip(&self.rules);
+        all.filter(|(_, rule)| rule.is_about(who)).map(|(id, _)| id).collect()
+    }
+
+    pub(super) fn standing(&self, about: &[RuleId]) -> Standing {
+        let site = |key: &ServerKey, kind: Kind| {
+            let mut site = Site::default();
+            for &id in about {
+                let rule = self.rule(id);
+                if rule.targets.iter().any(|target| target.within(key.as_str(), kind)) {
+                    match rule.effect {
+                        Effect::Allow => site.allows.push(id),
+                        Effect::Deny => site.denies.push(id),
+                    }
+                }
+            }
+            for (id, rule) in (0..).zip(&self.rules) {
+                let is_lock = rule.locked && rule.effect == Effect::Allow;
+                if is_lock && rule.targets.iter().any(|target| target.within(key.as_str(), kind)) {
+                    site.locks.push(id);
+                }
+            }
+            site
+        };
+        Standing { sites: self.keys.iter().map(|key| Kind::ALL.map(|kind| site(key, kind))).collect() }
+    }
+
+    fn rule(&self, id: RuleId) -> &Rule {
+        &self.rules[id as usize]
+    }
+
+    /// What the rules say of an item to a class.
+    pub(super) fn ruling(&self, standing: &Standing, server: usize, kind: Kind, native: &str) -> Ruling {
+        let (Some(sites), Some(key)) = (standing.sites.get(server), self.keys.get(server)) else {
+            let word = if self.is_trivial() { Word::Open } else { Word::Hidden };
+            return Ruling { word, by: Box::default(), locked: false };
+        };
+        let (site, key) = (&sites[kind.index()], key.as_str());
+        let named = |id: &&RuleId| self.rule(**id).names(key, kind, native);
+        let denies: Box<[RuleId]> =
+            site.denies.iter().filter(named).filter(|id| self.rule(**id).denies()).copied().collect();
+        if !denies.is_empty() {
+            let locked = denies.iter().any(|id| self.rule(*id).locked);
+            return Ruling { word: Word::Hidden, by: denies, locked };
+        }
+        // The uppermost layer that has locked what may be done with it.
+        let lock = site.locks.iter().filter(named).map(|id| self.rule(*id).layer).min();
+        let counts = |id: &&RuleId| {
+            let rule = self.rule(**id);
+            rule.allows() && lock.is_none_or(|lock| rule.layer <= lock)
+        };
+        let allows: Box<[RuleId]> = site.allows.iter().filter(named).filter(counts).copied().collect();
+        let word = if allows.iter().any(|id| self.rule(*id).conditions.is_empty()) {
+            Word::Open
+        } else if !allows.is_empty() {
+            Word::Conditional
+        } else if self.allows_by_default && lock.is_none() {
+            Word::Open
+        } else {
+            Word::Hidden
+        };
+        Ruling { locked: word != Word::Open && lock.is_some(), word, by: allows }
+    }
+
+    /// The rule that lets these arguments pass, or the pointer of what does not fit.
+    pub(super) fn fit(&self, by: &[RuleId], arguments: &[u8], extent: Extent) -> Result<RuleId, Arc<str>> {
+        let mut misfit = None;
+        for &id in by {
+            match self.rule(id).misfit(arguments, extent) {
+                None => return Ok(id),
+                Some(condition) => {
+                    misfit.get_or_insert_with(|| Arc::clone(condition.pointer()));
+                }
+            }
+        }
+        Err(misfit.unwrap_or_else(|| "".into()))
+    }
+
+    /// Whether nothing of a server can be seen by a class.
+    pub(super) fn hides_server(&self, standing: &Standing, server: usize) -> bool {
+        let (Some(sites), Some(key)) = (standing.sites.get(server), self.keys.get(server)) else { return false };
+        if self.is_trivial() || self.shadow {
+            return false;
+        }
+        let all = |kind: Kind, id: &RuleId| {
+            let mut targets = self.rule(*id).targets.iter();
+            targets.any(|target| target.within(key.as_str(), kind) && target.is_all())
+        };
+        Kind::ALL.into_iter().zip(sites).all(|(kind, site)| {
+            let denied = site.denies.iter().any(|id| self.rule(*id).denies() && all(kind, id));
+            denied || !self.allows_by_default && !site.allows.iter().any(|id| self.rule(*id).allows())
+        })
+    }
+
+    /// Whether rules let everything of a server and kind pass, known by name or not.
+    pub(super) fn is_open(&self, standing: &Standing, server: usize, kind: Kind) -> bool {
+        let site = standing.sites.get(server).map(|sites| &sites[kind.index()]);
+        self.is_trivial()
+            || self.allows_by_default && site.is_some_and(|site| site.denies.is_empty() && site.locks.is_empty())
+    }
+
+    /// All rules, as far as they have to do with a question.
+    pub(super) fn notes(
+        &self,
+        who: &Principal,
+        (server, kind, native): (&ServerKey, Kind, &str),
+        arguments: Option<&[u8]>,
+    ) -> Vec<RuleNote> {
+        let targets = |rule: &Rule| rule.targets.iter().any(|target| target.matches(server.as_str(), kind, native));
+        let locks = self.rules.iter().filter(|rule| rule.locked && rule.effect == Effect::Allow && targets(rule));
+        let lock = locks.map(|rule| rule.layer).min();
+        let note = |(id, rule): (RuleId, &Rule)| RuleNote {
+            id,
+            place: rule.place.clone(),
+            effect: rule.effect.as_str(),
+            who: rule.is_about(who),
+            target: targets(rule),
+            annotations: (!rule.annotations.is_empty()).then_some(rule.allows() && rule.denies()),
+            misfit: arguments.and_then(|arguments| Some(rule.misfit(arguments, Extent::Whole)?.pointer().to_string())),
+            conditional: !rule.conditions.is_empty(),
+            overruled: rule.effect == Effect::Allow && lock.is_some_and(|lock| rule.layer > lock),
+        };
+        (0..).zip(&self.rules).map(note).collect()
+    }
+
+    /// Where a rule stands.
+    pub(super) fn place(&self, id: RuleId) -> &str {
+        &self.rule(id).place
+    }
+
+    /// The targets of all rules that match none of these items: typing errors, or what went away.
+    pub(super) fn unmatched(&self, is_any: impl Fn(&Target) -> bool) -> Vec<(String, String)> {
+        let all = self.rules.iter().flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)));
+        let unmatched = all.filter(|(_, target)| !is_any(target));
+        unmatched.map(|(rule, target)| (rule.place.clone(), target.as_str().to_owned())).collect()
+    }
+}
+
+impl Rule {
+    fn is_about(&self, who: &Principal) -> bool {
+        self.who.iter().any(|pattern| pattern.matches(who))
+    }
+
+    fn names(&self, key: &str, kind: Kind, native: &str) -> bool {
+        self.targets.iter().any(|target| target.matches(key, kind, native))
+    }
+
+    /// Whether its annotations hold for an allow. Nothing is approved as long as there is no lock (E-22).
+    fn allows(&self) -> bool {
+        self.annotations.is_empty()
+    }
+
+    /// Whether they do for a deny: what is not approved may be anything.
+    fn denies(&self) -> bool {
+        true
+    }
+
+    /// The first condition that these arguments do not fit.
+    fn misfit(&self, arguments: &[u8], extent: Extent) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| !condition.fits(arguments, extent))
+    }
+}

@@ -1,0 +1,108 @@
+//! Policy over HTTP: who comes with which key sees and may do what, in both eras.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use onegate::config::settings::{ApiKey, Effect, LimitSettings, Per, PolicySettings, Rate, RuleSettings};
+use serde_json::json;
+
+use super::client::request;
+use super::end::{modern, names, text, text_of};
+use super::front::{Front, Setup, key, run};
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+fn setup() -> Setup {
+    let allow = RuleSettings {
+        effect: Effect::Allow,
+        who: texts(&["group:dev"]),
+        target: texts(&["a/tool/*"]),
+        conditions: Vec::new(),
+        annotations: Vec::new(),
+        locked: false,
+        layer: 1,
+        place: String::new(),
+    };
+    let limit = LimitSettings {
+        who: texts(&["*"]),
+        target: texts(&["*/*/*"]),
+        per: Per::Principal,
+        rate: Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(3600) }),
+        burst: NonZeroU32::new(2),
+        quota: None,
+        concurrency: None,
+        max_result: None,
+        place: String::new(),
+    };
+    let policy = PolicySettings {
+        default: Some(Effect::Deny),
+        rules: vec![allow],
+        limits: vec![limit],
+        ..PolicySettings::default()
+    };
+    let in_dev = |name: &str, secret: &str| ApiKey { groups: texts(&["dev"]), ..key(name, secret) };
+    Setup {
+        keys: Some(vec![in_dev("ann", "one"), in_dev("ben", "two"), key("eve", "three")]),
+        policy,
+        shared: true,
+        ..Setup::default()
+    }
+}
+
+const BEARERS: [&str; 3] = ["Bearer one", "Bearer two", "Bearer three"];
+
+#[test]
+fn e20_d102_d104_keys_are_apart_in_both_eras() {
+    run(async {
+        let (front, mut a) = Front::with(setup()).await;
+        // Eve knows of nothing, in either era.
+        let eve = [("Authorization", BEARERS[2])];
+        let session = front.open_with("2025-11-25", &eve, json!({})).await;
+        let in_session = [("Authorization", BEARERS[2]), ("Mcp-Session-Id", session.as_str())];
+        let modern_headers = |bearer: &'static str, method: &'static str, name: &'static str| {
+            vec![
+                ("Authorization", bearer),
+                ("MCP-Protocol-Version", "2026-07-28"),
+                ("Mcp-Method", method),
+                ("Mcp-Name", name),
+            ]
+        };
+        for (headers, era_params) in [
+            (in_session.to_vec(), json!({"name": "a__t", "arguments": {}})),
+            (modern_headers(BEARERS[2], "tools/call", "a__t"), modern(json!({"name": "a__t", "arguments": {}}))),
+        ] {
+            let (_, answer) = front.ask("/mcp", &headers, &request(1, "tools/call", era_params)).await;
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        }
+        let (_, listed) = front.ask("/mcp", &in_session, &request(2, "tools/list", json!({}))).await;
+        assert_eq!(names(&listed), [""; 0]);
+        let mut headers = modern_headers(BEARERS[0], "tools/list", "-");
+        headers.pop();
+        let (_, listed) = front.ask("/mcp", &headers, &request(2, "tools/list", modern(json!({})))).await;
+        assert_eq!(names(&listed), ["a__t"]);
+        assert_eq!(listed["result"]["cacheScope"], "private");
+        // Ann's two calls come on connections of their own and are counted together; Ben has his.
+        let call = request(1, "tools/call", modern(json!({"name": "a__t", "arguments": {}})));
+        for (bearer, fits) in [(0, true), (0, true), (0, false), (1, true)] {
+            let headers = modern_headers(BEARERS[bearer], "tools/call", "a__t");
+            let serving = async {
+                if fits {
+                    let call = a.expect("tools/call").await;
+                    a.result(&call, text("fine")).await;
+                }
+            };
+            let ((head, answer), ()) = tokio::join!(front.ask("/mcp", &headers, &call), serving);
+            assert_eq!(head.status, 200);
+            if fits {
+                assert_eq!(text_of(&answer), "fine");
+            } else {
+                let refusal = &answer["result"]["_meta"]["onegate/refusal"];
+                assert_eq!(refusal["reason"], "rate-limited", "{answer}");
+                assert!(refusal["retryAfterMs"].as_u64().unwrap() > 3_000_000, "{answer}");
+            }
+        }
+        front.end().await;
+    });
+}

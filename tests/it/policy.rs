@@ -1,0 +1,113 @@
+//! The commands that show and test policy, as people and scripts run them.
+
+use serde_json::{Value, json};
+
+use crate::host::Setup;
+
+const POLICY: &str = r#"
+[policy]
+default = "deny"
+[[policy.rule]]
+effect = "allow"
+who = ["group:dev", "stdio"]
+target = ["a/tool/t000"]
+where = [{ pointer = "/path", path_under = ["/srv"] }]
+[[policy.rule]]
+effect = "allow"
+who = ["stdio"]
+target = ["a/tool/t001"]
+[[policy.limit]]
+target = ["a/tool/*"]
+rate = "60/min"
+[[auth.keys]]
+name = "ann"
+hash = "sha256:e1373063ec6668f8f2de10090ca0e6b2d8c7b59b9b94faa6909738453c902152"
+groups = ["dev"]
+"#;
+
+fn setup() -> Setup {
+    Setup::new().server("a", json!({"tool_count": 3})).raw(POLICY)
+}
+
+fn json_of(setup: &Setup, command: &[&str]) -> (Option<i32>, Value) {
+    let output = setup.output(command);
+    let value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{}{}", output.out, output.err));
+    (output.code, value)
+}
+
+#[test]
+fn explain_says_what_decides_and_what_is_left() {
+    let setup = setup();
+    let target = "a/tool/t000";
+    for (more, exit, decision, reason) in [
+        (&["--as", "key:ann", "--args", r#"{"path":"/srv/x"}"#][..], 0, "allow", Value::Null),
+        (&["--as", "key:ann", "--args", r#"{"path":"/etc"}"#], 1, "deny", json!("argument-not-allowed")),
+        (&["--as", "key:ann"], 0, "depends", Value::Null),
+        (&["--as", "key:eve"], 1, "deny", json!("not-allowed")),
+        (&["--as", "key:eve", "--group", "dev", "--args", r#"{"path":"/srv"}"#], 0, "allow", Value::Null),
+    ] {
+        let command = [&["explain", target, "--json"], more].concat();
+        let (code, told) = json_of(&setup, &command);
+        assert_eq!((code, &told["decision"]), (Some(exit), &json!(decision)), "{more:?}: {told}");
+        assert_eq!(told["reason"], reason, "{told}");
+        assert_eq!(told["rules"].as_array().unwrap().len(), 2);
+        assert_eq!(told["limits"][0]["rate_left"], 60, "{told}");
+        assert!(told.as_object().unwrap().contains_key("pin"));
+    }
+    let text = setup.output(&["explain", target, "--args", r#"{"path":"/etc"}"#]).out;
+    assert!(
+        text.contains("refused (argument-not-allowed)") && text.contains("the value at \"/path\" does not fit"),
+        "{text}"
+    );
+    for bad in [&["explain", "a/tool"][..], &["explain", "b/tool/x"], &["explain", target, "--as", "ann"]] {
+        assert_eq!(setup.output(bad).code, Some(2), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_table_of_decisions_is_tested() {
+    let setup = setup();
+    let table = setup.path("cases.toml");
+    let case = |expect: &str| {
+        format!(
+            "[[case]]\nas = \"key:ann\"\ntarget = \"a/tool/t000\"\nargs = {{ path = \"/srv/x\" }}\nexpect = \"{expect}\"\n"
+        )
+    };
+    let run = |text: &str| {
+        std::fs::write(&table, text).unwrap();
+        setup.output(&["policy", "test", table.to_str().unwrap()])
+    };
+    let fine = run(&case("allow"));
+    assert_eq!((fine.code, fine.out.trim()), (Some(0), "1 case, 0 failed"), "{}", fine.err);
+    let failed = run(&format!("{}{}", case("allow"), case("deny")));
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.out.contains("cases.toml:6") && failed.out.contains("expected deny, is allow"), "{}", failed.out);
+    let broken = run(&case("maybe"));
+    assert_eq!(broken.code, Some(2), "E-40: a table with a fault proves nothing");
+}
+
+#[test]
+fn tools_and_call_speak_for_a_principal() {
+    let setup = setup();
+    let (_, listed) = json_of(&setup, &["tools", "--json", "--as", "key:ann", "--hidden"]);
+    let natives = |list: &str| -> Vec<_> {
+        listed[list].as_array().unwrap().iter().map(|item| item["native"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (natives("items"), natives("hidden")),
+        (vec!["t000".into()], vec!["t001".into(), "t002".into()]),
+        "{listed}"
+    );
+    let calls = [
+        (&["call", "a__t000", r#"{"path":"/srv/x"}"#, "--as", "key:ann"][..], 0, "a:t000"),
+        (&["call", "a__t000", r#"{"path":"/etc"}"#, "--as", "key:ann"], 1, "argument-not-allowed"),
+        (&["call", "a__t001", "{}", "--as", "key:ann"], 1, "Unknown tool"),
+        (&["call", "a__t001", "{}"], 0, "a:t001"),
+    ];
+    for (command, exit, part) in calls {
+        let output = setup.output(command);
+        let all = format!("{}{}", output.out, output.err);
+        assert_eq!(output.code, Some(exit), "{command:?}: {all}");
+        assert!(all.contains(part), "{command:?}: {all}");
+    }
+}
