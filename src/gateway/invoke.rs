@@ -99,7 +99,8 @@ impl Gateway {
             return Err(Failure::unknown(call, &name, caller.revision));
         };
         let server = Arc::clone(&self.servers[way.server]);
-        let declared = &caller.capabilities;
+        // The catalogue is that of the whole of it.
+        let (asking, declared) = (caller, &caller.capabilities);
         let caller = &*server.narrowed(caller);
         // What the server gets is what is decided about.
         let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
@@ -116,7 +117,7 @@ impl Gateway {
             if let Some(limit) = permit.max_result().filter(|limit| answer.reply.line.len() as u64 > *limit) {
                 return Err(Failure::result_too_large(server.key(), answer.reply.line.len() as u64, limit));
             }
-            let answer = self.localise(answer, call, caller, way.server);
+            let answer = self.localise(answer, call, asking, way.server);
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
             }
@@ -125,7 +126,7 @@ impl Gateway {
             }
             check(server.key(), answer, caller.revision)
         };
-        let localise = |method, params: &[u8]| self.localise_question(method, params, caller, way.server);
+        let localise = |method, params: &[u8]| self.localise_question(method, params, asking, way.server);
         let (bridge, seal, upward) = (&self.bridge, &self.seal, &upward);
         let (permit, item) = (&permit, way.item());
         let exchange = Exchange {
@@ -151,7 +152,7 @@ impl Gateway {
             return outcome;
         }
         // Rare and large.
-        match Box::pin(self.relisted(call, caller, &name, &way, &server)).await {
+        match Box::pin(self.relisted(call, asking, &name, &way, &server)).await {
             Some(way) => Box::pin(Exchange { item: way.item(), ..exchange }.go()).await,
             None => outcome,
         }
@@ -167,7 +168,8 @@ impl Gateway {
             // It may be known already; and an earlier change may be told only now.
             let way = self.resolve(&self.audiences.catalogue(caller), call, caller, name)?;
             if way.server != old.server || way.mirror != old.mirror {
-                return Some(way).filter(|way| way.server == old.server);
+                // Another item would have to be admitted.
+                return Some(way).filter(|way| way.server == old.server && way.native == old.native);
             }
             timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
         }

@@ -79,7 +79,7 @@ fn d072_sessions_are_known_by_name_and_principal() {
 fn ses2_unused_sessions_end_and_used_ones_do_not() {
     run(async {
         let limits =
-            Limits { session: Duration::from_millis(100), look: Duration::from_millis(10), ..Limits::default() };
+            Limits { session: Duration::from_millis(500), look: Duration::from_millis(50), ..Limits::default() };
         let (front, _a) = Front::with(Setup { limits, ..Setup::default() }).await;
         let (idle, busy) = (front.open("2025-11-25").await, front.open("2025-11-25").await);
         let mut stream = get(&front, &busy, &[]).await.stream().await;
@@ -87,7 +87,7 @@ fn ses2_unused_sessions_end_and_used_ones_do_not() {
         let mut watching = get(&front, &idle, &[]).await;
         assert_eq!(watching.head().await.status, 200);
         drop(watching);
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(2000)).await;
         let status = async |name: &str| {
             front.ask("/mcp", &[("Mcp-Session-Id", name)], &request(1, "ping", json!({}))).await.0.status
         };

@@ -170,11 +170,7 @@ impl Server {
         if whose.len() > 1 && message["method"] != "subscriptions/listen" {
             self.wrong("marks of two in one message", message);
         }
-        // What hosts subscribe to is told to the connection that lists, once for all of them (SUB-7).
-        let of_all = message["method"].as_str().is_some_and(|method| method.ends_with("subscribe"));
-        if !of_all {
-            self.seen.extend(&whose);
-        }
+        self.seen.extend(&whose);
         if !self.modern && self.seen.len() > 1 {
             self.wrong("a connection of two principals", message);
         }
