@@ -961,6 +961,15 @@ fn layers_add_rules_and_cannot_take_the_organisations_away() {
     let faults = world.config("c.toml", &format!("{ONE}[policy]\ndefault = \"allow\"\n")).faults();
     assert!(faults.contains("c.toml:4: policy.default: the organisation says `deny`"), "{faults}");
 
+    // Nor is what it decides made a trial of.
+    let world = World::new();
+    world.write("etc/policy.d/org.toml", organisation);
+    let faults = world.config("c.toml", &format!("{ONE}[policy]\nshadow = true\n")).faults();
+    assert!(faults.contains("policy.shadow: the organisation's files decide"), "{faults}");
+    let world = World::new();
+    world.write("etc/policy.d/org.toml", &organisation.replace("[policy]\n", "[policy]\nshadow = true\n"));
+    assert!(world.config("c.toml", ONE).load().settings.policy.shadow);
+
     // A folder of the organisation that cannot be read is no folder that is not there (E-40).
     let world = World::new();
     world.write("etc/policy.d", "no folder");

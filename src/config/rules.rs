@@ -77,6 +77,10 @@ impl Rules<'_, '_> {
             let message = "the organisation says `deny`, which only its own files can change";
             self.fault("policy.default", message);
         }
+        if written.shadow && self.organisation_decides() {
+            let message = "the organisation's files decide, and only they can let everything pass";
+            self.fault("policy.shadow", message);
+        }
         let count = |count: Option<u32>| count.and_then(NonZeroU32::new);
         let usual = Attempts::default();
         let attempts = Attempts {
@@ -99,6 +103,13 @@ impl Rules<'_, '_> {
             let default = layer.node.get("policy").and_then(|policy| policy.get("default"));
             default.and_then(|node| node.as_text()) == Some("deny")
         })
+    }
+
+    /// Whether files of the organisation decide something, and none of them says that it is a trial.
+    fn organisation_decides(&self) -> bool {
+        let layers = self.ground.layers.iter().filter(|layer| layer.organisation);
+        let policies: Vec<_> = layers.filter_map(|layer| layer.node.get("policy")).collect();
+        !policies.is_empty() && !policies.iter().any(|policy| policy.get("shadow").is_some())
     }
 
     fn rule(&mut self, index: usize, written: schema::Rule) -> Option<RuleSettings> {

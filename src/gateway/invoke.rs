@@ -238,7 +238,11 @@ impl Gateway {
                         (catalogue.resolve_uri(name, learned)?, Kind::Resource)
                     }
                 };
-                let terms = self.terms(caller, route.server, kind, &route.native)?;
+                let mut terms = self.terms(caller, route.server, kind, &route.native)?;
+                if call.method() == Method::Complete && kind == Kind::Resource {
+                    // Its server may know it as a template, whatever the spelling.
+                    terms = self.terms(caller, route.server, Kind::Template, &route.native)?;
+                }
                 let mut native = Vec::with_capacity(route.native.len() + 2);
                 json::push_string(&mut native, &route.native);
                 let (server, native) = (route.server, native.into());
@@ -258,7 +262,9 @@ impl Gateway {
         let shown = || self.lists.places().iter().enumerate().filter(|(server, _)| view.shows(*server));
         let (server, _) = shown().find(|(_, place)| place.prefix.is_empty())?;
         let anothers = shown().any(|(_, place)| !place.prefix.is_empty() && naming::may_own(&place.prefix, name));
-        let known = || catalogue.lists(Kind::Tool, server, name);
+        // What the operator changes about a tool holds for the tool as it is listed.
+        let changed = || self.lists.overrides_of(server).iter().any(|change| change.native == name);
+        let known = || catalogue.lists(Kind::Tool, server, name) || changed();
         if anothers || !view.is_open() || !self.policy.is_open(view.class(), server, Kind::Tool) || known() {
             return None;
         }
@@ -278,11 +284,14 @@ impl Gateway {
     /// is not charged again.
     fn admit(&self, call: &Call, caller: &Caller, way: &Way, server: &Server) -> Result<Permit, Refusal> {
         let filled;
-        let (arguments, extent) = if call.method() == Method::Complete {
-            filled = call.completed_arguments();
-            (&*filled, Extent::Partial)
-        } else {
-            (call.arguments().unwrap_or(b"{}"), Extent::Whole)
+        let (arguments, extent): (&[u8], _) = match call.kind() {
+            _ if call.method() == Method::Complete => {
+                filled = call.completed_arguments();
+                (&filled, Extent::Partial)
+            }
+            Target::Tool | Target::Prompt => (call.arguments().unwrap_or(b"{}"), Extent::Whole),
+            // Only these two have any; what a host writes beside a URI means nothing to its server.
+            Target::Uri | Target::Task => (b"{}", Extent::Whole),
         };
         let again = self.bridge.is_further_round(&self.seal, server.key(), caller, call);
         let charge = if again { Charge::Round } else { Charge::Call };

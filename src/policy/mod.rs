@@ -98,7 +98,7 @@ fn climbs(uri: &str) -> bool {
         rest.is_empty() && (1..=2).contains(&count)
     };
     // An encoded separator is one to whoever decodes before it looks for dots.
-    let separated = uri.split(['/', '\\', '?', '#']).flat_map(|part| {
+    let separated = uri.split(['/', '\\', '?', '#', ':']).flat_map(|part| {
         let lower = part.to_ascii_lowercase();
         lower.split("%2f").flat_map(|part| part.split("%5c")).map(dots).collect::<Vec<_>>()
     });

@@ -185,7 +185,7 @@ fn e23_arguments_decide_where_a_rule_says_so() {
 
 #[test]
 fn e23_a_uri_does_not_climb_out_of_a_pattern() {
-    let policy = policy(Effect::Deny, vec![allow(&["*"], &["a/resource/file:///srv/*"])]);
+    let policy = policy(Effect::Deny, vec![allow(&["*"], &["a/resource/file:///srv/*", "a/resource/x:*"])]);
     let me = Principal::stdio();
     let read = |uri: &'static str| why(&policy, &me, (0, Kind::Resource, uri), "{}");
     for fine in ["file:///srv/a", "file:///srv/..a/b.txt", "file:///srv/a...", "file:///srv/%2e%2ea"] {
@@ -198,6 +198,7 @@ fn e23_a_uri_does_not_climb_out_of_a_pattern() {
         "file:///srv/./x",
         "file:///srv/..%2fetc",
         "file:///srv/..",
+        "x:../private",
     ] {
         assert_eq!(read(climbing), "hidden:not-allowed", "{climbing}");
     }

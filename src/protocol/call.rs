@@ -130,7 +130,15 @@ impl Call {
         let key = key(method);
         let ([named, arguments, meta], others) = pick(line, index, params, [key, "arguments", "_meta"])?;
         let (target, reference) = match (method, named) {
-            (Method::Complete, Some(reference)) => (referred(line, reference)?, Some(reference)),
+            (Method::Complete, Some(reference)) => {
+                once(params.span.of(line), &["argument", "context"])?;
+                for entry in json::members(params.span.of(line)) {
+                    if entry.is("argument") || entry.is("context") {
+                        once(entry.value, &["name", "value", "arguments"])?;
+                    }
+                }
+                (referred(line, reference)?, Some(reference))
+            }
             (Method::Complete, None) => return Err(BadCall::Reference),
             (_, Some(target)) if line[target.start as usize] == b'"' => (target, None),
             _ if key == "uri" => return Err(BadCall::Uri),
@@ -359,6 +367,12 @@ fn is_prompt(reference: &[u8]) -> bool {
     json::members(reference).any(|entry| entry.is("type") && entry.value == b"\"ref/prompt\"")
 }
 
+/// Members that steer a decision stand once: two readers could take different ones (E-23).
+fn once(object: &[u8], names: &[&str]) -> Result<(), BadCall> {
+    let twice = |name: &&str| json::members(object).filter(|entry| entry.is(name)).nth(1).is_some();
+    if names.iter().any(twice) { Err(BadCall::Duplicate) } else { Ok(()) }
+}
+
 /// Where the name or URI of a reference stands.
 fn referred(line: &Bytes, reference: Span) -> Result<Span, BadCall> {
     let raw = reference.of(line);
@@ -457,6 +471,13 @@ mod tests {
         let call = read_as(Method::Complete, r#"{"ref":{"uri":"a:{x}","type":"ref/resource"}}"#).unwrap();
         assert_eq!((call.target(), call.kind()), (&br#""a:{x}""#[..], Target::Uri));
         assert_eq!(written(&call, r#""b""#, &leg), r#"{"ref":{"uri":"b","type":"ref/resource"}}"#);
+        for twice in [
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x","v\u0061lue":"y"}}"#,
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"},"argument":{}}"#,
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"context":{"arguments":{},"arguments":{}}}"#,
+        ] {
+            assert_eq!(read_as(Method::Complete, twice).unwrap_err(), BadCall::Duplicate, "{twice}");
+        }
         for bad in [r#"{}"#, r#"{"ref":"x"}"#, r#"{"ref":{"type":"ref/prompt"}}"#, r#"{"ref":{"name":"x"}}"#] {
             assert_eq!(read_as(Method::Complete, bad).unwrap_err(), BadCall::Reference, "{bad}");
         }

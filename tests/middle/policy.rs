@@ -236,6 +236,19 @@ async fn e23_arguments_are_refused_in_words_that_a_model_can_use() {
     }
 }
 
+/// E-23: what a host writes beside a URI is no argument of it.
+#[tokio::test(start_paused = true)]
+async fn e23_a_read_has_no_arguments_that_a_rule_could_be_met_with() {
+    let policy =
+        PolicySettings { default: Some(Effect::Deny), rules: vec![below_srv("a/*/*")], ..PolicySettings::default() };
+    let (world, mut host, _a) = one(Era::Legacy, Era::Legacy, policy).await;
+    for params in [json!({"uri": "x:1"}), json!({"uri": "x:1", "arguments": {"path": "/srv/a"}})] {
+        let answer = Era::Legacy.get(&mut host, "resources/read", params).await;
+        assert_eq!(answer["error"]["data"]["reason"], "argument-not-allowed", "{answer}");
+    }
+    world.end().await;
+}
+
 /// E-20: a host that comes back with answers meets the same rules, and is charged once for all rounds (contract §4).
 #[tokio::test(start_paused = true)]
 async fn e20_rounds_of_input_are_decided_again_and_charged_once() {

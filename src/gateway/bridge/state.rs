@@ -84,9 +84,10 @@ impl States {
         self.began.0 + self.began.1.elapsed().as_secs()
     }
 
-    /// Whether a state comes back for the first time, as far as is remembered.
+    /// Whether a state comes back for the first time, as far as is remembered, in whatever spelling.
     pub(super) fn is_first_use(&self, raw: &[u8]) -> bool {
-        let (hash, now) = (self.hash.hash_one(raw), self.now());
+        let Some(text) = json::text_of(raw) else { return false };
+        let (hash, now) = (self.hash.hash_one(&*text), self.now());
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let Used { known, order } = &mut *used;
         // Those that do not open any more need not be known.
@@ -202,6 +203,16 @@ mod tests {
         let mut out = Vec::new();
         push_canonical(&mut out, raw.as_bytes());
         String::from_utf8(out).unwrap()
+    }
+
+    #[tokio::test]
+    async fn mrt2_a_state_in_another_spelling_is_the_same_state() {
+        let states = States::new();
+        assert!(states.is_first_use(br#""Ab""#));
+        for again in [&br#""Ab""#[..], br#""\u0041b""#, br#""A\u0062""#, b"7"] {
+            assert!(!states.is_first_use(again));
+        }
+        assert!(states.is_first_use(br#""Ac""#));
     }
 
     #[test]
