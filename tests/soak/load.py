@@ -26,6 +26,8 @@ class Load:
         self.done, self.excused, self.faults = collections.Counter(), collections.Counter(), []
         self._go, self._stop, self._quiet, self._busy = asyncio.Event(), False, asyncio.Event(), 0
         self._tasks, self._serial, self._asked = [], 0, 0.0
+        # Some are given back a moment after their hosts have gone.
+        self.listening = asyncio.Semaphore(12)
 
     def start(self):
         self._go.set()
@@ -187,7 +189,11 @@ class Load:
                 raise
 
     async def _listen(self, host):
-        """A stream of notifications, held for a while."""
+        """A stream of notifications, held for a while. All hosts are one principal here, which has 16 modern ones (SUB-13)."""
+        async with self.listening:
+            await self._held(host)
+
+    async def _held(self, host):
         connection = Connection(self.port)
         try:
             if host.era == "modern":
