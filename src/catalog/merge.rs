@@ -3,6 +3,8 @@
 //! Immutable; a change is a new one. Names are given over everything that the servers listed, hidden items
 //! included (N-8), then policy and view decide what is in the tables and in the lists; a hidden item is in neither,
 //! so it is unknown to hosts. Rendering waits for the first host of a revision and is shared from then on.
+//!
+//! Long, and one thing: the tables of a catalogue are filled together, by the same names.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

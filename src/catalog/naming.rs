@@ -7,6 +7,8 @@
 //!
 //! The way back is never computed: [`super::Catalogue`] keeps the table (N-9). Knows nothing of what a name
 //! stands for.
+//!
+//! Long, and one thing: the rules of names, half of it the tests that hold them to their properties.
 
 use std::collections::HashMap;
 

@@ -2,6 +2,8 @@
 //!
 //! Order, spelling and unknown members stay; only what a revision cannot take is changed (conversion rules for
 //! tools), besides the name. Decides nothing about visibility and knows no server.
+//!
+//! Long, and one thing: a definition for each revision is written from the same parts.
 
 use std::borrow::Cow;
 

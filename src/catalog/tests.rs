@@ -1,4 +1,6 @@
 //! All kinds together: names, URIs, apps, profiles and pages over several servers.
+//!
+//! Long, and one thing: one small world of servers serves all of them.
 
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 //!
 //! One client is its base: it lists, and serves all who may share it. Which others there are is decided by
 //! [`super::lease`]; what a connection is, and how it is kept up, is the client's ([`super::client`]).
+//!
+//! Long, and one thing: everything that is asked of a server goes through the choice of its client.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

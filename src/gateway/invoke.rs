@@ -1,4 +1,6 @@
 //! The way of a request that names an item: resolve, admit, send, check what comes back.
+//!
+//! Long, and one thing: the steps of one way, in their order.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //!
 //! One catalogue for each profile, of the same lists. A change is seen by calls and lists at once, and told to hosts
 //! once it has settled, and only when what they see is different.
+//!
+//! Long, and one thing: what is listed, what of it is shown to whom, and who waits for it change together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -141,14 +141,9 @@ impl Limits {
         keys: Keys,
         permit: &mut Permit,
     ) -> Result<(), Exceeded> {
-        for (at, &id) in of.iter().enumerate() {
-            if about.get(id as usize) != Some(&true) {
-                continue;
-            }
+        for (taken, id) in these(of, about).enumerate() {
             if let Err((reason, retry_after)) = self.take(id, keys, permit) {
-                for &earlier in of[..at].iter().filter(|&&id| about.get(id as usize) == Some(&true)) {
-                    self.give_back(earlier, keys);
-                }
+                these(of, about).take(taken).for_each(|earlier| self.give_back(earlier, keys));
                 permit.running.clear();
                 return Err(Exceeded { limit: id, reason, retry_after });
             }
@@ -196,7 +191,7 @@ impl Limits {
         keys: Keys,
         permit: &mut Permit,
     ) -> Result<(), Exceeded> {
-        for &id in of.iter().filter(|&&id| about.get(id as usize) == Some(&true)) {
+        for id in these(of, about) {
             let limit = &self.limits[id as usize];
             let Some(gauge) = &limit.concurrency else { continue };
             match gauge.take(self.key(limit, keys)) {
@@ -213,8 +208,7 @@ impl Limits {
 
     /// The smallest bound of results among these limits.
     pub(super) fn max_result(&self, of: &[LimitId], about: &[bool]) -> Option<u64> {
-        let of = of.iter().filter(|&&id| about.get(id as usize) == Some(&true));
-        of.filter_map(|&id| self.limits[id as usize].max_result).min()
+        these(of, about).filter_map(|id| self.limits[id as usize].max_result).min()
     }
 
     fn key(&self, limit: &Limit, keys: Keys) -> u64 {
@@ -248,4 +242,9 @@ impl Limits {
     pub(super) fn place(&self, id: LimitId) -> &str {
         &self.limits[id as usize].place
     }
+}
+
+/// Those of these limits that are about a principal.
+fn these(of: &[LimitId], about: &[bool]) -> impl Iterator<Item = LimitId> {
+    of.iter().copied().filter(|&id| about.get(id as usize) == Some(&true))
 }

@@ -1,4 +1,6 @@
 //! Decisions, as `catalog` and `gateway` ask for them.
+//!
+//! Long, and one thing: each is a policy, a few questions and their answers, by the same helpers.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU64;

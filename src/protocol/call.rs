@@ -4,6 +4,8 @@
 //! One shape for `tools/call`, `prompts/get`, `resources/read`, `resources/subscribe`, `completion/complete` and the
 //! requests of tasks: each names its item once. Both eras of host make one, both eras of server are written one; see `gateway/invoke.rs` for
 //! its way.
+//!
+//! Long, and one thing: the spans that are read of a call are those that it is written from.
 
 use bytes::Bytes;
 

@@ -5,6 +5,8 @@
 //! passes byte for byte. Knows nothing of JSON-RPC; [`super::message`] gives the members their meaning.
 //! The grammar is RFC 8259 with two limits of ours: well-formed UTF-8 and [`MAX_DEPTH`]. Escapes are checked
 //! for shape only, so lone surrogates pass as they came.
+//!
+//! Long, and one thing: the pass and the walks read strings, numbers and blanks by the same few functions.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;

@@ -2,6 +2,8 @@
 //!
 //! Cheap things are answered where they are read; a call runs as a task of its own, so that nothing waits for it
 //! (D059). Policy is asked in the gateway; this is only about words.
+//!
+//! Long, and one thing: a message is read, answered or started, and its place given back, against one state.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

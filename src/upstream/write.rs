@@ -1,6 +1,8 @@
 //! Answers as a host of a revision gets them (ENV-5, §15.3): spliced out of the server's bytes.
 //!
 //! Content that needs more than that is changed by [`super::convert`]; nothing else is ever decoded.
+//!
+//! Long, and one thing: every message that a host gets, each written once.
 
 use bytes::Bytes;
 

@@ -17,9 +17,18 @@ const SERVERS: [&str; 4] = ["lp", "lh", "mp", "mh"];
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A feature of the protocol. [`Cell::check`] has an arm for each.
-#[derive(Clone, Copy, Debug)]
-enum Feature {
+/// The features of the protocol, each once.
+macro_rules! features {
+    ($($name:ident),* $(,)?) => {
+        /// A feature of the protocol. [`Cell::check`] has an arm for each.
+        #[derive(Clone, Copy, Debug)]
+        enum Feature { $($name),* }
+
+        const ALL: &[Feature] = &[$(Feature::$name),*];
+    };
+}
+
+features! {
     Tools,
     Structured,
     ToolErrors,
@@ -48,34 +57,6 @@ enum Feature {
 }
 
 use Feature::*;
-
-const ALL: [Feature; 25] = [
-    Tools,
-    Structured,
-    ToolErrors,
-    Errors,
-    Resources,
-    Templates,
-    Read,
-    ReadMissing,
-    Prompts,
-    Prompt,
-    Completion,
-    Logging,
-    Progress,
-    Cancellation,
-    Paging,
-    ListChanges,
-    Subscriptions,
-    ElicitForm,
-    ElicitUrl,
-    Sampling,
-    Roots,
-    Trace,
-    IconsAndAnnotations,
-    CacheHints,
-    UnknownMethods,
-];
 
 /// A host and a server.
 struct Cell<'a> {
@@ -365,7 +346,7 @@ fn remote(key: &str, url: &str) -> onegate::config::settings::ServerSettings {
 async fn play(host: &mut Host, name: &str, seen: &Seen) -> usize {
     let mut cells = 0;
     for key in SERVERS {
-        for feature in ALL {
+        for &feature in ALL {
             // Shown when the test fails: the last is the one.
             println!("{feature:?}, {name} host, server {key}");
             Cell { host: &mut *host, key, seen }.check(feature).await;

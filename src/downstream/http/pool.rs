@@ -3,6 +3,8 @@
 //! An HTTP/1.1 connection has no task of its own: whoever sends on it drives it, from the request's first byte to the
 //! answer's last, so that an answer wakes its reader alone. Dropped in between, it is closed, which is how a modern
 //! request is cancelled (§10.11). Knows nothing of what is sent. Nothing is shared between servers.
+//!
+//! Long, and one thing: both kinds of connection are opened, used, given back and closed under one lock.
 
 use std::future::poll_fn;
 use std::io;

@@ -4,6 +4,8 @@
 //! a legacy one, which we carry back (LMB-*). A legacy server's questions are relayed to a legacy host (REL-*), and
 //! suspend the call of a modern one (MLB-*). Called by `gateway/invoke.rs`; who may ask what was checked below, and
 //! by [`required`].
+//!
+//! Long, and one thing: the rounds of all four cells end in the same outcome.
 
 mod convert;
 mod required;

@@ -2,6 +2,8 @@
 //!
 //! Knows messages and streams, no HTTP: `legacy` answers requests of HTTP with it, `sse` those of HTTP+SSE. It is long
 //! because it is one state under one lock, and all that may touch it stands here.
+//!
+//! Long, and one thing: what a session keeps is one state under one lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
