@@ -28,6 +28,16 @@ pub struct Given {
 }
 
 impl Given {
+    /// What an override says of calls.
+    pub fn of(wanted: &OverrideSettings) -> Self {
+        Self {
+            fixed: wanted.fixed.clone().into(),
+            defaults: wanted.defaults.clone().into(),
+            timeout: wanted.timeout,
+            retry_safe: wanted.retry_safe,
+        }
+    }
+
     /// The arguments that a server gets for those of a host, a raw object or nothing; `None` when they are the host's
     /// own.
     pub fn arguments(&self, hosts: Option<&[u8]>) -> Option<Bytes> {
@@ -95,13 +105,7 @@ pub(super) fn adjusted(item: &Item, wanted: &OverrideSettings) -> Result<Item, (
     changed.mirror.clone_from(&item.mirror);
     changed.renamed = wanted.name.as_deref().map(Into::into);
     changed.hide = wanted.hide;
-    let given = Given {
-        fixed: wanted.fixed.clone().into(),
-        defaults: wanted.defaults.clone().into(),
-        timeout: wanted.timeout,
-        retry_safe: wanted.retry_safe,
-    };
-    changed.given = Some(Arc::new(given));
+    changed.given = Some(Arc::new(Given::of(wanted)));
     Ok(changed)
 }
 

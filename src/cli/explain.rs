@@ -50,10 +50,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let policy = Policy::compile(&settings, &Clock::default())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
+    let (hidden, arguments) = who::overridden(&settings, target, arguments);
     let Some(told) = policy.explain(&who, target, arguments.as_deref()) else {
         return usage("no such server".to_owned());
     };
-    let hidden = settings.servers[target.0].overrides.iter().any(|one| one.native == target.2 && one.hide);
     if args.json {
         out::json(&as_json(&told, hidden))?;
     } else {
@@ -103,7 +103,7 @@ fn as_json(told: &Explanation, hidden: bool) -> Value {
     if let Some(reason) = told.reason {
         value["reason"] = reason.code().into();
     } else if hidden {
-        value["reason"] = "hidden-by-override".into();
+        value["reason"] = who::HIDDEN.into();
     }
     value
 }
@@ -121,9 +121,11 @@ fn as_text(told: &Explanation, who: &Principal, target: &str, hidden: bool) -> S
         (None, "depends") => "allowed for some arguments; --args tells for which".to_owned(),
         (None, _) => "allowed".to_owned(),
     };
-    let mut text = format!("{} for {who}: {verdict}\n", shown_str(target));
+    let mut text = format!("{} for {}: {verdict}\n", shown_str(target), shown_str(who.as_str()));
     if told.hidden_by_server {
         text.push_str("  the lists of its server hide it, which no rule can change\n");
+    } else if told.closed {
+        text.push_str("  its URI climbs out of what it names, or there are too many different callers\n");
     } else if told.decided_by.is_empty() {
         text.push_str("  no rule decides, so policy.default does\n");
     }

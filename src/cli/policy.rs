@@ -94,11 +94,12 @@ fn check(case: &PolicyCase, settings: &Settings, policy: &Policy) -> Outcome {
         Ok(asked) => asked,
         Err(why) => return Outcome { ok: false, decided: Err(why), by: None },
     };
-    let Some(told) = policy.explain(&principal, target, Some(case.arguments.as_bytes())) else {
+    let (hidden, arguments) = who::overridden(settings, target, Some(case.arguments.as_bytes().to_vec()));
+    let Some(told) = policy.explain(&principal, target, arguments.as_deref()) else {
         return Outcome { ok: false, decided: Err("no such server".to_owned()), by: None };
     };
-    let effect = if told.reason.is_some() { Effect::Deny } else { Effect::Allow };
-    let reason = told.reason.map(crate::policy::Reason::code);
+    let effect = if hidden || told.reason.is_some() { Effect::Deny } else { Effect::Allow };
+    let reason = told.reason.map(crate::policy::Reason::code).or(hidden.then_some(who::HIDDEN));
     let ok = effect == case.expect && case.reason.as_deref().is_none_or(|wanted| reason == Some(wanted));
     let by = told.decided_by.first().map(|rule| policy.rule_place(*rule).to_owned());
     Outcome { ok, decided: Ok((effect, reason)), by }
@@ -144,14 +145,7 @@ mod tests {
             let (file, table) = (folder.path().join("c.toml"), folder.path().join("cases.toml"));
             std::fs::write(&file, format!("{SERVERS}{config}")).unwrap();
             std::fs::write(&table, cases).unwrap();
-            let options = LoadOptions {
-                files: vec![file],
-                environment: Environment::from_iter([("HOME", folder.path())]),
-                cwd: folder.path().to_owned(),
-                etc: folder.path().join("etc"),
-                flags: Vec::new(),
-            };
-            let loaded = load(&options).unwrap_or_else(|faults| panic!("{title}: {faults}"));
+            let loaded = load(&options(folder.path(), file)).unwrap_or_else(|faults| panic!("{title}: {faults}"));
             let policy = Policy::compile(&loaded.settings, &Clock::default()).unwrap();
             for case in policy_cases(&table).unwrap_or_else(|faults| panic!("{title}: {faults}")) {
                 let outcome = check(&case, &loaded.settings, &policy);
@@ -160,5 +154,57 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 10);
+    }
+
+    #[test]
+    fn e20_a_case_is_decided_on_what_the_server_would_get() {
+        let config = r#"[policy]
+default = "deny"
+[[policy.rule]]
+effect = "allow"
+target = ["files/*/*"]
+where = [{ pointer = "/path", path_under = ["/srv"] }]
+[servers.files.override.read]
+fixed = { path = "/srv/a" }
+[servers.files.override.gone]
+hide = true
+fixed = { path = "/srv/a" }
+"#;
+        let cases = r#"[[case]]
+target = "files/tool/read"
+args = { path = "/etc" }
+expect = "allow"
+[[case]]
+target = "files/tool/gone"
+expect = "deny"
+[[case]]
+target = "files/tool/other"
+expect = "deny"
+[[case]]
+target = "files/resource/x:1"
+args = { path = "/srv/a" }
+expect = "deny"
+"#;
+        let folder = tempfile::tempdir().unwrap();
+        let (file, table) = (folder.path().join("c.toml"), folder.path().join("cases.toml"));
+        std::fs::write(&file, format!("{SERVERS}{config}")).unwrap();
+        std::fs::write(&table, cases).unwrap();
+        let loaded = load(&options(folder.path(), file)).unwrap();
+        let policy = Policy::compile(&loaded.settings, &Clock::default()).unwrap();
+        for case in policy_cases(&table).unwrap() {
+            let outcome = check(&case, &loaded.settings, &policy);
+            assert!(outcome.ok, "line {:?}: {}", case.place.line, outcome.told());
+        }
+    }
+
+    /// Nothing but this file.
+    fn options(folder: &std::path::Path, file: PathBuf) -> LoadOptions {
+        LoadOptions {
+            files: vec![file],
+            environment: Environment::from_iter([("HOME", folder)]),
+            cwd: folder.to_owned(),
+            etc: folder.join("etc"),
+            flags: Vec::new(),
+        }
     }
 }

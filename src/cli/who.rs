@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::out;
+use crate::catalog::Given;
 use crate::config::settings::Settings;
 use crate::ident::{Kind, Principal};
 use crate::shown::shown_str;
@@ -55,4 +56,23 @@ pub(super) fn target<'t>(settings: &Settings, text: &'t str) -> Result<(usize, K
         return Err(format!("no kind {:?}; there are tool, prompt, resource and template", shown_str(kind)));
     };
     Ok((index, kind, native))
+}
+
+/// The reason for what an override hides.
+pub(super) const HIDDEN: &str = "hidden-by-override";
+
+/// What the operator's override of a tool makes of a call: whether it hides the tool, and the arguments that are decided
+/// about, for which it may fix or fill in some.
+pub(super) fn overridden(
+    settings: &Settings,
+    (server, kind, native): (usize, Kind, &str),
+    arguments: Option<Vec<u8>>,
+) -> (bool, Option<Vec<u8>>) {
+    // What is read has no arguments.
+    let arguments = arguments.map(|given| if kind == Kind::Resource { b"{}".to_vec() } else { given });
+    let mut overrides = settings.servers[server].overrides.iter().filter(|_| kind == Kind::Tool);
+    let Some(change) = overrides.find(|change| change.native == native) else { return (false, arguments) };
+    let given = Given::of(change);
+    let arguments = arguments.map(|hosts| given.arguments(Some(&hosts)).map_or(hosts, |changed| changed.to_vec()));
+    (change.hide, arguments)
 }

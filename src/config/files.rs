@@ -44,13 +44,12 @@ pub(super) struct Found {
 pub(super) fn find(options: &LoadOptions) -> Found {
     let mut found = Found::default();
     let organisation = options.etc.join("policy.d");
-    if let Err(error) = std::fs::read_dir(&organisation)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        // What the organisation forbids is not known then.
-        found.faults.push(*fault(&organisation, format!("cannot be read: {error}")));
-    }
-    for path in folder(&organisation) {
+    // What cannot be read may forbid something.
+    let paths = folder(&organisation).unwrap_or_else(|fault| {
+        found.faults.push(*fault);
+        Vec::new()
+    });
+    for path in paths {
         found.add(read(&path, &options.cwd).map(|text| vec![Text { organisation: true, ..text }]));
     }
     let environment = &options.environment;
@@ -126,27 +125,32 @@ fn local(folder: &Path, environment: &Environment) -> Result<Local, Box<Fault>> 
 pub(super) fn read_group(path: &Path, cwd: &Path) -> Result<Vec<Text>, Box<Fault>> {
     let mut group = vec![read(path, cwd)?];
     if path.extension().is_some_and(|extension| extension == "toml") {
-        for path in folder(&path.with_extension("d")) {
+        for path in folder(&path.with_extension("d"))? {
             group.push(read(&path, cwd)?);
         }
     }
     Ok(group)
 }
 
-/// The `*.toml` of a folder in name order; editors' backups and hidden files do not count (D029).
-fn folder(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        return Vec::new();
+/// The `*.toml` of a folder in name order, nothing where there is none; editors' backups and hidden files do not count
+/// (D029).
+fn folder(path: &Path) -> Result<Vec<PathBuf>, Box<Fault>> {
+    let unreadable = |error| fault(path, format!("cannot be read: {error}"));
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(unreadable)?,
     };
-    let mut paths: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.ends_with(".toml") && !name.starts_with(['.', '#'])
-        })
-        .collect();
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".toml") && !name.starts_with(['.', '#']) {
+            paths.push(entry.path());
+        }
+    }
     paths.sort();
-    paths
+    Ok(paths)
 }
 
 /// There, even if it cannot be read: a file that is there is never passed over in silence.

@@ -26,8 +26,9 @@ use crate::ident::{Kind, Principal};
 use crate::protocol::capability::Capabilities;
 use crate::protocol::version::Era;
 
-/// Audiences that are kept, at most: the one unused longest goes.
+/// Audiences that are kept, at most, and those of one principal: the one unused longest goes.
 const MAX_AUDIENCES: usize = 64;
+const MAX_EACH: usize = 8;
 
 /// What its members have in common.
 struct Who {
@@ -92,7 +93,9 @@ impl Audiences {
     }
 
     fn is_of(&self, who: &Who, caller: &Caller) -> bool {
+        let sight = |principal: &Principal| self.lists.sight(principal, 0);
         who.principal == caller.principal
+            && sight(&who.principal) == sight(&caller.principal)
             && who.era == caller.revision.era()
             && who.session == caller.session.filter(|_| self.by_session)
             && who.capabilities == caller.capabilities
@@ -134,7 +137,12 @@ impl Audiences {
             looked: watch::Sender::new(0),
         });
         let mut known = self.known();
-        if known.len() >= MAX_AUDIENCES {
+        let own = |other: &&Arc<Audience>| other.who.principal == audience.who.principal;
+        if known.iter().filter(own).count() >= MAX_EACH {
+            // Nobody pushes others out.
+            let oldest = known.iter().position(|other| own(&other));
+            oldest.and_then(|at| known.remove(at));
+        } else if known.len() >= MAX_AUDIENCES {
             known.pop_front();
         }
         known.push_back(Arc::clone(&audience));

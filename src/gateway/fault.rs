@@ -218,12 +218,6 @@ impl Failure {
         Self { data, ..Self::plain(code::LIMITED, "Too many refused requests; wait before the next one") }
     }
 
-    /// An answer that is larger than a limit of policy allows.
-    pub(super) fn result_too_large(server: &ServerKey, length: u64, limit: u64) -> Self {
-        let message = format!("Server {server} gave too large an answer: it has {length} bytes, the limit is {limit}");
-        Self::with_reason("result-too-large", server, message, None)
-    }
-
     /// A server's failure (ERR-1).
     pub(super) fn of_server(server: &ServerKey, fault: &Fault) -> Self {
         let (reason, message, retry_after) = match fault {

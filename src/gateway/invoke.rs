@@ -17,7 +17,7 @@ use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming};
-use crate::downstream::{Answer, Item, Server, Topic};
+use crate::downstream::{Answer, Fault, Item, Server, Topic};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{Ask, Charge, Extent, Permit, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
@@ -87,9 +87,10 @@ impl Gateway {
                 return Err(Failure::flood(after));
             }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
+            let deadline = Instant::now() + LIST_DEADLINE;
             for apart in [false, true] {
                 if way.is_none() {
-                    Box::pin(self.wait_for_owner(call, caller, &name, apart)).await;
+                    Box::pin(self.wait_for_owner(call, caller, &name, apart, deadline)).await;
                     catalogue = self.audiences.catalogue(caller);
                     way = self.resolve(&catalogue, call, caller, &name);
                 }
@@ -116,9 +117,7 @@ impl Gateway {
             return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
         }
         let finish = |answer: Answer| {
-            if let Some(limit) = permit.max_result().filter(|limit| answer.reply.line.len() as u64 > *limit) {
-                return Err(Failure::result_too_large(server.key(), answer.reply.line.len() as u64, limit));
-            }
+            within(permit.max_result(), &answer).map_err(|fault| Failure::of_server(server.key(), &fault))?;
             let answer = self.localise(answer, call, asking, way.server);
             if call.method() == Method::ResourcesRead {
                 return check_read(server.key(), answer, call, &name, caller);
@@ -145,8 +144,8 @@ impl Gateway {
             finish: &finish,
         };
         let mut outcome = exchange.go().await;
-        // The operator says that twice is as good as once (D015).
-        let retry_safe = way.given.as_ref().is_some_and(|given| given.retry_safe);
+        // The operator says that twice is as good as once (D015). What a state stands for is there once.
+        let retry_safe = way.given.as_ref().is_some_and(|given| given.retry_safe) && call.input().state.is_none();
         if retry_safe && outcome.as_ref().is_err_and(Failure::is_lost) {
             outcome = Box::pin(exchange.go()).await;
         }
@@ -295,15 +294,20 @@ impl Gateway {
             // Only these two have any; what a host writes beside a URI means nothing to its server.
             Target::Uri | Target::Task => (b"{}", Extent::Whole),
         };
-        let again = self.bridge.is_further_round(&self.seal, server.key(), caller, call);
-        let charge = if again { Charge::Round } else { Charge::Call };
-        self.decided(&Ask { principal: &caller.principal, arguments, extent, charge }, &way.terms, server)
+        let round = self.bridge.further_round(&self.seal, server.key(), caller, call);
+        let charge = if round.is_some() { Charge::Round } else { Charge::Call };
+        let ask = Ask { principal: &caller.principal, arguments, extent, charge };
+        let permit = self.decided(&ask, &way.terms, server)?;
+        // A round that was refused may come again.
+        if let Some(round) = round {
+            self.bridge.used(round);
+        }
+        Ok(permit)
     }
 
     /// An item may be asked for before its server has listed, to all or to this caller alone (`apart`): it is waited for
     /// once (N-9), as long as a list waits.
-    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str, apart: bool) {
-        let deadline = Instant::now() + LIST_DEADLINE;
+    async fn wait_for_owner(&self, call: &Call, caller: &Caller, name: &str, apart: bool, deadline: Instant) {
         let kinds: &[Kind] = match call.kind() {
             Target::Tool => &[Kind::Tool],
             Target::Prompt => &[Kind::Prompt],
@@ -335,11 +339,21 @@ impl Gateway {
         }
         let catalogue = self.audiences.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
-        let Some(route) = catalogue.resolve_uri(uri, learned) else { return Ok(None) };
-        let offered = self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe);
-        let Some(terms) = self.terms(caller, route.server, Kind::Resource, &route.native).filter(|_| offered) else {
+        if let Some(after) = self.policy.is_flooding(&caller.principal) {
+            return Err(Failure::flood(after));
+        }
+        let route = catalogue.resolve_uri(uri, learned);
+        let found = route.and_then(|route| {
+            let terms = self.terms(caller, route.server, Kind::Resource, &route.native)?;
+            Some((route, terms))
+        });
+        let Some((route, terms)) = found else {
+            self.policy.count_unknown(&caller.principal);
             return Ok(None);
         };
+        if !self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe) {
+            return Ok(None);
+        }
         let server = &self.servers[route.server];
         self.admit_subscription(caller, &terms, server)?;
         let held = async {
@@ -427,6 +441,15 @@ impl Gateway {
                 Cow::Owned(exposed) => Some(exposed),
             }
         })
+    }
+}
+
+/// Whether an answer is no larger than policy allows.
+pub(super) fn within(most: Option<u64>, answer: &Answer) -> Result<(), Fault> {
+    let size = answer.reply.line.len() as u64;
+    match most {
+        Some(limit) if size > limit => Err(Fault::TooLarge { size, limit }),
+        _ => Ok(()),
     }
 }
 

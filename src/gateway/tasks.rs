@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::bridge::{missing, questions};
+use super::invoke::within;
 use super::invoke::{check, unpassable};
 use super::seal::Purpose;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Outcome, Updates};
 use crate::caller::Caller;
+use crate::config::settings::OverrideSettings;
 use crate::downstream::{Answer, Fault, Item, Topic};
 use crate::ident::Kind;
 use crate::policy::Permit;
@@ -112,6 +114,10 @@ impl Gateway {
         if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool) {
             return None;
         }
+        let hidden = |change: &OverrideSettings| change.hide && change.native == handle.tool;
+        if self.lists.overrides_of(server).iter().any(hidden) {
+            return None;
+        }
         let permit = self.admit_task(caller, server, &handle.tool)?;
         Some(Task { server, native: handle.native, permit })
     }
@@ -121,8 +127,14 @@ impl Gateway {
         if !caller.capabilities.tasks {
             return Err(Failure::undeclared_tasks());
         }
+        if let Some(after) = self.policy.is_flooding(&caller.principal) {
+            return Err(Failure::flood(after));
+        }
         let task = json::text_of(call.target()).and_then(|id| self.open_task(&id, caller));
-        let Task { server: index, native, permit } = task.ok_or_else(Failure::unknown_task)?;
+        let Some(Task { server: index, native, permit }) = task else {
+            self.policy.count_unknown(&caller.principal);
+            return Err(Failure::unknown_task());
+        };
         let input = if call.method() == Method::TasksUpdate {
             let responses = call.input().responses;
             let bad = || Failure::bad_params("params.inputResponses must be an object");
@@ -134,7 +146,9 @@ impl Gateway {
         let mut raw = Vec::with_capacity(native.len() + 2);
         json::push_string(&mut raw, &native);
         let item = Item { native: &raw, mirror: &[], task: false, timeout: None };
-        let answer = match server.ask(permit, call, item, input, caller, upward).await {
+        let most = permit.max_result();
+        let asked = server.ask(permit, call, item, input, caller, upward).await;
+        let answer = match asked.and_then(|answer| within(most, &answer).map(|()| answer)) {
             Ok(answer) => answer,
             Err(Fault::Refused { .. }) => return Err(Failure::unknown_task()),
             Err(fault) => return Err(Failure::of_server(server.key(), &fault)),

@@ -40,16 +40,7 @@ impl ItemRules {
     /// Compiles both lists; all faults at once, their keys relative (`allow`, `deny`).
     pub fn compile(filter: &ItemFilter) -> Result<Self, Vec<RulesError>> {
         let mut faults = Vec::new();
-        let mut compile = |key: &str, texts: &[String]| -> Vec<Pattern> {
-            let mut patterns = Vec::with_capacity(texts.len());
-            for text in texts {
-                match Pattern::new(text) {
-                    Ok(pattern) => patterns.push(pattern),
-                    Err(fault) => faults.push(RulesError { key: key.to_owned(), fault: fault.to_string() }),
-                }
-            }
-            patterns
-        };
+        let mut compile = |key, texts: &[String]| super::compile_all(texts, Pattern::new, key, &mut faults);
         let allow = filter.allow.as_deref().map(|texts| compile("allow", texts));
         let deny = compile("deny", &filter.deny);
         if faults.is_empty() { Ok(Self { allow, deny }) } else { Err(faults) }

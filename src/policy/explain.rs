@@ -23,6 +23,9 @@ pub struct Explanation {
     pub needs_arguments: bool,
     /// Whether the lists of the server itself hide it, which no rule can change.
     pub hidden_by_server: bool,
+    /// Whether nothing of the kind can be allowed: the URI climbs out of what it names, or the principal is of one class
+    /// too many.
+    pub closed: bool,
     /// The rules that decided; none = the default did.
     pub decided_by: Vec<RuleId>,
     /// All rules, in the order of the layers.
@@ -52,12 +55,15 @@ impl Policy {
             (Word::Conditional, Some(Err(_))) => (Some(Reason::ArgumentNotAllowed), terms.ruling.by.to_vec(), false),
         };
         let members = self.members(class);
+        let hidden_by_server = !self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native));
+        let closed = terms.ruling.locked && terms.ruling.by.is_empty() && !hidden_by_server;
         Some(Explanation {
             reason,
             visible: terms.is_visible(),
             shadowed: reason.is_some() && shadow,
             needs_arguments,
-            hidden_by_server: !self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native)),
+            hidden_by_server,
+            closed,
             decided_by,
             rules: self.rules.notes(principal, (key, kind, native), arguments),
             limits: self.limits.notes(&terms.limits, &members.limits, self.keys_of(principal, &terms)),

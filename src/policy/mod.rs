@@ -150,21 +150,6 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Index of the server of the item.
-    pub fn server(&self) -> usize {
-        self.server
-    }
-
-    /// What it is.
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The rules that decide; none where the default does.
-    pub fn decided_by(&self) -> &[RuleId] {
-        &self.ruling.by
-    }
-
     /// Whether it may be known (E-20): what is not visible cannot be called, and the reverse.
     pub fn is_visible(&self) -> bool {
         self.ruling.word != Word::Hidden || self.shadowed
@@ -362,7 +347,7 @@ impl Policy {
     pub fn exposes(&self, class: Class, server: usize, kind: Kind, native: &str) -> Result<(), Refusal> {
         match self.terms(class, server, kind, native).is_visible() {
             true => Ok(()),
-            false => Err(Refusal::hidden(Reason::NotAllowed, server)),
+            false => Err(Refusal::hidden(Reason::NotAllowed)),
         }
     }
 
@@ -384,7 +369,7 @@ impl Policy {
         if decision.outcome.is_err()
             && let Err(after) = self.count_refused(ask.principal)
         {
-            decision.outcome = Err(Refusal::limit(Reason::RateLimited, terms.server, Some(after)));
+            decision.outcome = Err(Refusal::limit(Reason::RateLimited, Some(after)));
         }
         decision
     }
@@ -398,7 +383,7 @@ impl Policy {
             Word::Open => {}
             Word::Hidden if terms.shadowed => decision.shadowed = Some(Reason::NotAllowed),
             Word::Hidden => {
-                decision.outcome = Err(Refusal::hidden(Reason::NotAllowed, server));
+                decision.outcome = Err(Refusal::hidden(Reason::NotAllowed));
                 return decision;
             }
             Word::Conditional => match self.rules.fit(&ruling.by, ask.arguments, ask.extent) {
@@ -407,12 +392,12 @@ impl Policy {
                     decision.shadowed = Some(Reason::ArgumentNotAllowed);
                 }
                 Err(pointer) => {
-                    decision.outcome = Err(Refusal::argument(server, pointer));
+                    decision.outcome = Err(Refusal::argument(pointer));
                     return decision;
                 }
             },
         }
-        if !terms.limits.is_empty() && ask.charge != Charge::Nothing {
+        if !terms.limits.is_empty() {
             self.weigh_limits(ask, terms, &mut decision);
         }
         decision
@@ -423,12 +408,13 @@ impl Policy {
         let about = &classes[self.class_of(ask.principal).0 as usize].limits;
         let keys = self.keys_of(ask.principal, terms);
         let mut permit = Permit::grant(terms.server, terms.kind);
-        let charged = if ask.charge == Charge::Round {
-            self.limits.enter(&terms.limits, about, keys, &mut permit)
-        } else {
-            self.limits.charge(&terms.limits, about, keys, &mut permit)
+        let charged = match ask.charge {
+            Charge::Nothing => Ok(()),
+            Charge::Round => self.limits.enter(&terms.limits, about, keys, &mut permit),
+            Charge::Call => self.limits.charge(&terms.limits, about, keys, &mut permit),
         };
         decision.outcome = match charged {
+            Ok(()) if self.rules.is_shadow() => Ok(permit),
             Ok(()) => Ok(permit.bounded(self.limits.max_result(&terms.limits, about))),
             Err(exceeded) if self.rules.is_shadow() => {
                 decision.shadowed = decision.shadowed.or(Some(exceeded.reason));
@@ -437,7 +423,7 @@ impl Policy {
             }
             Err(exceeded) => {
                 decision.limit = Some(exceeded.limit);
-                Err(Refusal::limit(exceeded.reason, terms.server, exceeded.retry_after))
+                Err(Refusal::limit(exceeded.reason, exceeded.retry_after))
             }
         };
     }

@@ -1,7 +1,7 @@
 //! What policy answers: a proof that a call was admitted, or the reason why it was not.
 //!
-//! Knows nothing of how a reason is told to a host; that is the gateway's. The handle of a server takes the
-//! [`Permit`] by value, so that no call reaches a server without one.
+//! Knows nothing of how a reason is told to a host; that is the gateway's. The handle of a server wants
+//! to see the [`Permit`], so that no call reaches a server without one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -120,24 +120,23 @@ impl fmt::Display for Reason {
 pub struct Refusal {
     reason: Reason,
     hidden: bool,
-    server: usize,
     /// Whose pointer did not fit, of `argument-not-allowed`.
     argument: Option<Arc<str>>,
     retry_after: Option<Duration>,
 }
 
 impl Refusal {
-    pub(super) const fn hidden(reason: Reason, server: usize) -> Self {
-        Self { reason, hidden: true, server, argument: None, retry_after: None }
+    pub(super) const fn hidden(reason: Reason) -> Self {
+        Self { reason, hidden: true, argument: None, retry_after: None }
     }
 
-    pub(super) const fn argument(server: usize, argument: Arc<str>) -> Self {
+    pub(super) const fn argument(argument: Arc<str>) -> Self {
         let reason = Reason::ArgumentNotAllowed;
-        Self { reason, hidden: false, server, argument: Some(argument), retry_after: None }
+        Self { reason, hidden: false, argument: Some(argument), retry_after: None }
     }
 
-    pub(super) const fn limit(reason: Reason, server: usize, retry_after: Option<Duration>) -> Self {
-        Self { reason, hidden: false, server, argument: None, retry_after }
+    pub(super) const fn limit(reason: Reason, retry_after: Option<Duration>) -> Self {
+        Self { reason, hidden: false, argument: None, retry_after }
     }
 
     /// Why.
@@ -148,11 +147,6 @@ impl Refusal {
     /// Whether the caller may not know of it: then it is answered like something that does not exist.
     pub const fn is_hidden(&self) -> bool {
         self.hidden
-    }
-
-    /// Index of the server that it is about.
-    pub const fn server(&self) -> usize {
-        self.server
     }
 
     /// Where in the arguments the first value stands that does not fit.

@@ -293,6 +293,44 @@ async fn e20_rounds_of_input_are_decided_again_and_charged_once() {
     world.end().await;
 }
 
+/// Contract §4: a round that was refused may come again, and is the same call then.
+#[tokio::test(start_paused = true)]
+async fn d104_a_round_that_was_refused_is_not_charged_when_it_comes_again() {
+    let policy = PolicySettings {
+        default: Some(Effect::Allow),
+        limits: vec![LimitSettings { concurrency: NonZeroU32::new(1), ..limit("a/tool/t", 2) }],
+        ..PolicySettings::default()
+    };
+    let (world, mut host, mut a) = one(Era::Modern, Era::Modern, policy).await;
+    let params = |state: Option<&Value>| {
+        let mut params = json!({"name": "a__t", "arguments": {}});
+        if let Some(state) = state {
+            params["requestState"] = state.clone();
+            params["inputResponses"] = json!({"q": {"action": "accept", "content": {}}});
+        }
+        modern_as(params, json!({"elicitation": {"form": {}}}))
+    };
+    let question = json!({"q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema":
+        {"type": "object", "properties": {}}}}});
+    host.ask(1, "tools/call", params(None)).await;
+    let call = a.expect("tools/call").await;
+    a.end.result(&call, json!({"resultType": "input_required", "inputRequests": question, "requestState": "s"})).await;
+    let state = host.answer(1).await["result"]["requestState"].clone();
+    host.ask(2, "tools/call", params(None)).await;
+    let other = a.expect("tools/call").await;
+    host.ask(3, "tools/call", params(Some(&state))).await;
+    let refused = host.answer(3).await;
+    assert_eq!(refused["result"]["_meta"]["onegate/refusal"]["reason"], "concurrency-limited", "{refused}");
+    a.end.result(&other, text("other")).await;
+    assert_eq!(text_of(&host.answer(2).await), "other");
+    // The rate is used up: only a round passes.
+    host.ask(4, "tools/call", params(Some(&state))).await;
+    let call = a.expect("tools/call").await;
+    a.end.result(&call, text("done")).await;
+    assert_eq!(text_of(&host.answer(4).await), "done");
+    world.end().await;
+}
+
 /// D-32, D104: limits are told with a time, in both eras; what is refused reaches nobody.
 #[tokio::test(start_paused = true)]
 async fn d104_limits_are_told_with_the_time_to_wait() {

@@ -226,7 +226,7 @@ impl fmt::Display for Rate {
 /// What is changed about one item of a server.
 #[derive(Clone, Debug, Default)]
 pub struct OverrideSettings {
-    /// Its native name, URI or template.
+    /// The native name of a tool.
     pub native: String,
     /// What hosts call it behind the prefix, instead of the native name.
     pub name: Option<String>,

@@ -140,7 +140,9 @@ fn segment(text: &str) -> Option<(&str, &str)> {
 #[derive(Clone, Debug)]
 pub struct WhoPattern {
     pattern: Pattern,
-    group: bool,
+    /// Whether it is about groups, and whether about principals.
+    groups: bool,
+    names: bool,
 }
 
 /// Why a text is no [`WhoPattern`].
@@ -162,8 +164,9 @@ impl WhoPattern {
         if !begins && !matches!(text, "*" | "stdio" | "stdio*" | "anonymous") {
             return Err(WhoError::Nobody(text.to_owned()));
         }
-        let group = text.starts_with("group:") || text.starts_with("re:group:");
-        Ok(Self { pattern: Pattern::new(text)?, group })
+        // An expression may name both.
+        let (group, name) = (text.starts_with("group:"), !text.starts_with("re:"));
+        Ok(Self { pattern: Pattern::new(text)?, groups: group || !name, names: !group })
     }
 
     /// As written.
@@ -173,11 +176,8 @@ impl WhoPattern {
 
     /// Whether this is one of those.
     pub fn matches(&self, who: &Principal) -> bool {
-        if self.group {
-            who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
-        } else {
-            self.pattern.matches(who.as_str())
-        }
+        self.names && self.pattern.matches(who.as_str())
+            || self.groups && who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
     }
 
     /// Whether everybody is.
@@ -231,6 +231,7 @@ mod tests {
         let ci = Principal::key_in("ci", &["dev".into(), "ops".into()]);
         let is = |text: &str| WhoPattern::new(text).unwrap().matches(&ci);
         assert!(is("*") && is("key:ci") && is("key:*") && is("group:ops") && is("group:d*") && is("re:key:(ci|cd)"));
+        assert!(is("re:(group:ops|key:x)") && is("re:group:x|key:ci") && !is("re:(group:op|key:x)"));
         assert!(!is("key:c") && !is("group:de") && !is("stdio") && !is("user:*") && !is("key:CI"));
         for bad in ["", "ci", "dev", "*:dev", "group:", "Group:dev"] {
             assert!(WhoPattern::new(bad).is_err(), "{bad}");

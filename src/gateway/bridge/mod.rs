@@ -73,11 +73,22 @@ impl Bridge {
         self.suspended.stop();
     }
 
-    /// Whether this is a host that comes back with a state of ours, for the first time: the same logical call as before
-    /// (contract §4). One that shows a state again and again makes new calls of it.
-    pub(super) fn is_further_round(&self, seal: &Seal, server: &ServerKey, caller: &Caller, call: &Call) -> bool {
-        let Some(state) = call.input().state.filter(|_| caller.revision.era() == Era::Modern) else { return false };
-        self.states.open(seal, server, caller, call, state).is_ok() && self.states.is_first_use(state)
+    /// The state of ours that a host comes back with for the first time: the same logical call as before (contract §4).
+    /// One that shows a state again and again makes new calls of it.
+    pub(super) fn further_round<'c>(
+        &self,
+        seal: &Seal,
+        server: &ServerKey,
+        caller: &Caller,
+        call: &'c Call,
+    ) -> Option<&'c [u8]> {
+        let state = call.input().state.filter(|_| caller.revision.era() == Era::Modern)?;
+        (self.states.open(seal, server, caller, call, state).is_ok() && self.states.is_new(state)).then_some(state)
+    }
+
+    /// That round was admitted: its state was used.
+    pub(super) fn used(&self, state: &[u8]) {
+        self.states.remember(state);
     }
 }
 

@@ -65,6 +65,16 @@ struct Used {
     order: VecDeque<(u64, u64)>,
 }
 
+impl Used {
+    /// Those that do not open any more need not be known.
+    fn forget(&mut self, now: u64) {
+        while let Some((oldest, _)) = self.order.front().copied().filter(|(_, at)| at + LIFETIME.as_secs() < now) {
+            self.known.remove(&oldest);
+            self.order.pop_front();
+        }
+    }
+}
+
 /// Seals and opens states.
 pub(super) struct States {
     /// The time when we began: the clock that is not turned, and that tests can stop.
@@ -84,23 +94,24 @@ impl States {
         self.began.0 + self.began.1.elapsed().as_secs()
     }
 
-    /// Whether a state comes back for the first time, as far as is remembered, in whatever spelling.
-    pub(super) fn is_first_use(&self, raw: &[u8]) -> bool {
+    /// Whether a state was not used yet, as far as is remembered, in whatever spelling.
+    pub(super) fn is_new(&self, raw: &[u8]) -> bool {
         let Some(text) = json::text_of(raw) else { return false };
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.forget(self.now());
+        // One that cannot be remembered could come back for ever.
+        used.order.len() < REMEMBERED && !used.known.contains(&self.hash.hash_one(&*text))
+    }
+
+    /// Remembers that it was used, for as long as it opens.
+    pub(super) fn remember(&self, raw: &[u8]) {
+        let Some(text) = json::text_of(raw) else { return };
         let (hash, now) = (self.hash.hash_one(&*text), self.now());
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let Used { known, order } = &mut *used;
-        // Those that do not open any more need not be known.
-        while let Some((oldest, _)) = order.front().copied().filter(|(_, at)| at + LIFETIME.as_secs() < now) {
-            known.remove(&oldest);
-            order.pop_front();
+        used.forget(now);
+        if used.order.len() < REMEMBERED && used.known.insert(hash) {
+            used.order.push_back((hash, now));
         }
-        // One that cannot be remembered could come back for ever.
-        if order.len() >= REMEMBERED || !known.insert(hash) {
-            return false;
-        }
-        order.push_back((hash, now));
-        true
     }
 
     /// A state for this call, as a raw JSON string.
@@ -208,11 +219,12 @@ mod tests {
     #[tokio::test]
     async fn mrt2_a_state_in_another_spelling_is_the_same_state() {
         let states = States::new();
-        assert!(states.is_first_use(br#""Ab""#));
+        assert!(states.is_new(br#""Ab""#) && states.is_new(br#""Ab""#));
+        states.remember(br#""Ab""#);
         for again in [&br#""Ab""#[..], br#""\u0041b""#, br#""A\u0062""#, b"7"] {
-            assert!(!states.is_first_use(again));
+            assert!(!states.is_new(again));
         }
-        assert!(states.is_first_use(br#""Ac""#));
+        assert!(states.is_new(br#""Ac""#));
     }
 
     #[test]
