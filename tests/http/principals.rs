@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::{Client, notification, request};
+use super::client::{Client, Head, notification, request};
 use super::front::{Front, Setup, key};
 use super::marked::{MARK, OWNERS, Shared, lock, mark, owners, serve};
 use super::world::{World, server};
@@ -150,6 +150,11 @@ impl Host {
 
     async fn answer(&self, mut client: Client, id: &Value) -> Answer {
         let head = client.head().await;
+        self.rest(client, head, id).await
+    }
+
+    /// An answer whose head was read.
+    async fn rest(&self, mut client: Client, head: Head, id: &Value) -> Answer {
         self.look(&format!("{head:?}"));
         let status = head.status;
         if head.get("content-type") != "text/event-stream" {
@@ -385,8 +390,15 @@ impl Host {
                     ];
                     let mut client = self.client().await;
                     client.send("GET", "/mcp", &headers, b"").await;
-                    let _ = timeout(Duration::from_millis(20), self.answer(client, &Value::Null)).await;
-                    lock(&self.book).did("their events");
+                    // It is a refusal or a stream; what is on one comes at once.
+                    match timeout(self.longest(), client.head()).await {
+                        Ok(head) => {
+                            let rest = self.rest(client, head, &Value::Null);
+                            let _ = timeout(Duration::from_millis(20), rest).await;
+                            lock(&self.book).did("their events");
+                        }
+                        Err(_) => self.wrong("no answer to a stream that goes on".to_owned()),
+                    }
                 }
             }
             _ => {}

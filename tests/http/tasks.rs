@@ -1,6 +1,9 @@
 //! Tasks over HTTP: the header that names one, whose it is, the status of a refusal, and a stream that tells of one.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::client::request;
 use super::end::{End, modern, modern_as, text};
@@ -99,6 +102,8 @@ fn tsk2_a_stream_tells_of_the_tasks_of_its_principal_alone() {
         let told = stream_of.message().await;
         assert_eq!((&told["method"], &told["params"]["taskId"]), (&json!("notifications/tasks"), &json!(id)));
         assert_eq!(told["params"]["_meta"][SUBSCRIPTION], "L");
+        let overheard = timeout(Duration::from_millis(100), foreign.next()).await;
+        assert!(overheard.is_err(), "on another one's stream: {overheard:?}");
         front.end().await;
     });
 }

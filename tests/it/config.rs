@@ -228,20 +228,22 @@ fn sec7_what_is_said_in_requests_and_answers_is_not_logged() {
     const SAID: &str = "confidence-7c2e";
     let question = json!({"message": SAID, "requestedSchema": {"type": "object", "properties": {}}}).to_string();
     let acts = json!({"t000": {"do": "ask", "method": "elicitation/create", "params": question},
-        "t001": {"do": "line"}, "t002": {"do": "error", "error": format!(r#"{{"code":7,"message":"{SAID}"}}"#)}});
+        "t001": {"do": "line"}, "t002": {"do": "error", "error": format!(r#"{{"code":7,"message":"{SAID}"}}"#)},
+        // No result at all, of which something is logged.
+        "t003": {"do": "result", "result": format!(r#""{SAID}""#)}});
     for era in Era::ALL {
-        let setup = Setup::new().server("a", json!({"tool_count": 3, "acts": acts.clone()}));
+        let setup = Setup::new().server("a", json!({"tool_count": 4, "acts": acts.clone()}));
         let mut host = setup.arg("--log").arg("trace").open(era);
-        host.tools_count(3);
-        for tool in ["a__t000", "a__t001", "a__t002"] {
+        host.tools_count(4);
+        for tool in ["a__t000", "a__t001", "a__t002", "a__t003"] {
             host.call(tool, &format!(r#"{{"x":"{SAID}"}}"#));
         }
         let forged = format!(r#""name":"a__t001","arguments":{{}},"requestState":"{SAID}","inputResponses":{{}}"#);
         host.ask("tools/call", &forged);
         host.ask("tools/list", &format!(r#""cursor":"{SAID}""#));
-        host.wait_stderr("a");
-        assert!(!host.stderr().contains(SAID), "{}", host.stderr());
-        host.finish();
+        let logged = host.last_words();
+        assert!(!logged.contains(SAID), "{logged}");
+        assert!(logged.contains("a request failed"), "not a word of the last call:\n{logged}");
     }
 }
 

@@ -384,6 +384,8 @@ pub(crate) struct Host {
     lines: Receiver<Vec<u8>>,
     inbox: VecDeque<Message>,
     stderr: Arc<Mutex<Vec<u8>>>,
+    /// Reads that until it is closed.
+    reading: thread::JoinHandle<()>,
     next_id: u64,
     pub(crate) era: Era,
     setup: Setup,
@@ -414,7 +416,7 @@ impl Host {
         let stderr = Arc::new(Mutex::new(Vec::new()));
         let mut err = child.stderr.take().unwrap();
         let kept = Arc::clone(&stderr);
-        thread::spawn(move || {
+        let reading = thread::spawn(move || {
             let mut chunk = [0; 8192];
             while let Ok(n @ 1..) = err.read(&mut chunk) {
                 kept.lock().unwrap().extend_from_slice(&chunk[..n]);
@@ -427,6 +429,7 @@ impl Host {
             lines,
             inbox: VecDeque::new(),
             stderr,
+            reading,
             next_id: 0,
             era: Era::Legacy,
             setup,
@@ -725,12 +728,20 @@ impl Host {
     }
 
     /// Ends as hosts do: closes the input; exit 0, no process left.
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(self) {
+        self.last_words();
+    }
+
+    /// The same; all that it ever said on stderr.
+    pub(crate) fn last_words(mut self) -> String {
         self.close_input();
         let status = self.wait_end(Duration::from_secs(10));
         assert_eq!(status.code(), Some(0), "exit code after end of input\n{}", self.stderr());
         self.all_gone(Duration::from_secs(5));
-        assert!(!self.stderr().contains("panicked"), "a panic:\n{}", self.stderr());
+        until("stderr is read to its end", Duration::from_secs(5), || self.reading.is_finished());
+        let said = self.stderr();
+        assert!(!said.contains("panicked"), "a panic:\n{said}");
+        said
     }
 }
 

@@ -25,6 +25,11 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((key.to_owned(), message));
     }
 
+    /// Forgets it all: what comes is of who comes now.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// The newest that a server was told and that fits.
     pub(crate) fn last(&self, key: &str, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);

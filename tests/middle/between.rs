@@ -18,16 +18,6 @@ fn url(id: &str) -> Value {
     json!({"mode": "url", "message": "Open?", "url": "https://x.test/?a=b", "elicitationId": id})
 }
 
-/// The next message that is no change of lists.
-async fn next(host: &mut End) -> Value {
-    loop {
-        let message = host.next().await.expect("it closed");
-        if !message["method"].as_str().unwrap_or_default().ends_with("list_changed") {
-            return message;
-        }
-    }
-}
-
 /// A legacy server `a` and a legacy host that can do all, whose call 1 runs; with the connection that it runs on.
 async fn ll() -> (World, End, End, Value) {
     let mut world = World::new(vec![server("a")]);
@@ -51,11 +41,11 @@ async fn complete(server: &mut End, id: &str) {
 async fn url1_that_a_url_was_opened_is_told_once_also_when_the_call_is_over() {
     let (world, mut host, mut server, call) = ll().await;
     server.ask(1, "elicitation/create", url("e-1")).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.result(&question, json!({"action": "accept"})).await;
     server.answer(1).await;
     server.ask(2, "elicitation/create", url("e-2")).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     assert_eq!(question["params"]["elicitationId"], "e-2");
     host.result(&question, json!({"action": "accept"})).await;
     server.answer(2).await;
@@ -66,15 +56,15 @@ async fn url1_that_a_url_was_opened_is_told_once_also_when_the_call_is_over() {
         )
         .await;
     server.raw(b"\n").await;
-    assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-1"}));
+    assert_eq!(host.next_but_lists().await["params"], json!({"elicitationId": "e-1"}));
     server.result(&call, text("opened later")).await;
-    assert_eq!(text_of(&next(&mut host).await), "opened later");
+    assert_eq!(text_of(&host.next_but_lists().await), "opened later");
     tokio::time::sleep(Duration::from_secs(60)).await;
     // What nobody was to open, and what was told before, is told to nobody.
     for id in ["e-1", "e-3", "e-2", "e-2"] {
         complete(&mut server, id).await;
     }
-    let told = next(&mut host).await;
+    let told = host.next_but_lists().await;
     assert_eq!(told["method"], "notifications/elicitation/complete");
     assert_eq!(told["params"], json!({"elicitationId": "e-2"}));
     host.quiet(Duration::from_secs(5)).await;
@@ -86,16 +76,16 @@ async fn url1_urls_of_an_error_are_told_of_when_they_were_opened() {
     let (world, mut host, mut server, call) = ll().await;
     let error = json!({"code": -32042, "message": "first", "data": {"elicitations": [url("e-1"), url("e-2")]}});
     server.say(json!({"jsonrpc": "2.0", "id": call["id"], "error": error})).await;
-    let refused = next(&mut host).await;
+    let refused = host.next_but_lists().await;
     assert_eq!(refused["error"]["data"]["elicitations"][1]["elicitationId"], "e-2");
     complete(&mut server, "e-2").await;
-    assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-2"}));
+    assert_eq!(host.next_but_lists().await["params"], json!({"elicitationId": "e-2"}));
     host.call(2, "a__t").await;
     let again = server.expect("tools/call").await;
     complete(&mut server, "e-1").await;
-    assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-1"}));
+    assert_eq!(host.next_but_lists().await["params"], json!({"elicitationId": "e-1"}));
     server.result(&again, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -104,14 +94,14 @@ async fn url1_urls_of_an_error_are_told_of_when_they_were_opened() {
 async fn url1_what_a_modern_request_opened_is_told_to_nobody() {
     let (world, mut host, mut server, call) = ll().await;
     server.result(&call, text("legacy")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     host.ask(2, "tools/call", modern_as(json!({"name": "a__t"}), json!({"elicitation": {"url": {}}}))).await;
     let mut world = world;
     let mut own = world.accept("a").await;
     own.leased("2025-11-25").await;
     let call = own.expect("tools/call").await;
     own.ask(1, "elicitation/create", url("e-1")).await;
-    let asked = next(&mut host).await["result"].clone();
+    let asked = host.next_but_lists().await["result"].clone();
     assert_eq!(asked["inputRequests"]["elicitation_1"]["params"].get("elicitationId"), None);
     let retry = json!({"name": "a__t", "requestState": asked["requestState"],
         "inputResponses": {"elicitation_1": {"action": "accept"}}});
@@ -119,7 +109,7 @@ async fn url1_what_a_modern_request_opened_is_told_to_nobody() {
     own.answer(1).await;
     complete(&mut own, "e-1").await;
     own.result(&call, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     complete(&mut own, "e-1").await;
     while let Ok(message) = tokio::time::timeout(Duration::from_secs(5), host.next()).await {
         assert_eq!(message.unwrap()["method"], "notifications/tools/list_changed");
@@ -175,7 +165,7 @@ async fn ask(
                 .await;
         }
     }
-    let asked = next(host).await;
+    let asked = host.next_but_lists().await;
     if host_era == Era::Legacy {
         assert_eq!(asked["method"], method, "{asked}");
         return (asked["params"].clone(), asked);
@@ -265,12 +255,12 @@ async fn mrt7_cap6_a_server_that_may_know_no_roots_is_not_told_that_there_are_an
     assert_eq!(call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"], expected);
     let required = json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}});
     base.result(&call, required).await;
-    assert_eq!(next(&mut host).await["error"]["data"]["reason"], "invalid-downstream-result");
+    assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "invalid-downstream-result");
     host.ask(2, "tools/call", modern_as(json!({"name": "a__t"}), all())).await;
     let call = base.expect("tools/call").await;
     let error = json!({"code": -32021, "message": "no", "data": {"requiredCapabilities": {"roots": {}}}});
     base.say(json!({"jsonrpc": "2.0", "id": call["id"], "error": error})).await;
-    assert_eq!(next(&mut host).await["error"]["data"]["reason"], "capability-withheld");
+    assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "capability-withheld");
     world.end().await;
 }
 
@@ -282,21 +272,21 @@ async fn mlb9_a_state_of_a_call_that_another_process_has_is_refused_with_the_rea
     a.end
         .ask(1, "elicitation/create", json!({"message": "m", "requestedSchema": {"type": "object", "properties": {}}}))
         .await;
-    let state = next(&mut host).await["result"]["requestState"].clone();
+    let state = host.next_but_lists().await["result"]["requestState"].clone();
     let retry = || modern_as(json!({"name": "a__t", "requestState": state, "inputResponses": {}}), all());
     let mut other = World::new(vec![server("a")]);
     let mut elsewhere = other.host();
     let mut base = other.accept("a").await;
     base.legacy(&["t"]).await;
     elsewhere.ask(2, "tools/call", retry()).await;
-    let error = next(&mut elsewhere).await["error"].clone();
+    let error = elsewhere.next_but_lists().await["error"].clone();
     assert_eq!((&error["code"], &error["data"]), (&json!(-32602), &json!({"reason": "request-state-expired"})));
     assert!(error["message"].as_str().unwrap().contains("stickiness"), "{error}");
     // It was not made again there, and is still good here.
     assert!(!other.is_started("a"));
     base.quiet(Duration::from_secs(1)).await;
     host.ask(2, "tools/call", retry()).await;
-    assert!(next(&mut host).await["result"]["inputRequests"].is_object(), "asked again");
+    assert!(host.next_but_lists().await["result"]["inputRequests"].is_object(), "asked again");
     other.end().await;
     world.end().await;
 
@@ -304,7 +294,7 @@ async fn mlb9_a_state_of_a_call_that_another_process_has_is_refused_with_the_rea
     let mut a = a;
     let requests = json!({"k": {"method": "roots/list"}});
     a.end.result(&call, json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"})).await;
-    let state = next(&mut host).await["result"]["requestState"].clone();
+    let state = host.next_but_lists().await["result"]["requestState"].clone();
     let mut other = World::new(vec![server("a")]);
     let mut elsewhere = other.host();
     let mut base = other.accept("a").await;
@@ -332,7 +322,7 @@ async fn log3_a_storm_of_log_messages_is_thinned_and_told_of_once() {
     }
     server.result(&call, text("done")).await;
     loop {
-        let message = next(&mut host).await;
+        let message = host.next_but_lists().await;
         if message.get("id").is_some() {
             assert_eq!(text_of(&message), "done");
             break;
@@ -351,8 +341,8 @@ async fn log3_a_storm_of_log_messages_is_thinned_and_told_of_once() {
     host.call(2, "a__t").await;
     let call = server.expect("tools/call").await;
     server.tell("notifications/message", json!({"level": "error", "data": "again"})).await;
-    assert_eq!(next(&mut host).await["params"]["data"], "again");
+    assert_eq!(host.next_but_lists().await["params"]["data"], "again");
     server.result(&call, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     world.end().await;
 }

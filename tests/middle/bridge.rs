@@ -62,16 +62,6 @@ async fn modern_server() -> (World, End, End) {
     (world, host, server)
 }
 
-/// The next message that is no change of lists.
-async fn next(host: &mut End) -> Value {
-    loop {
-        let message = host.next().await.expect("it closed");
-        if message["method"] != "notifications/tools/list_changed" {
-            return message;
-        }
-    }
-}
-
 fn ask_modern(capabilities: Value, extra: Value) -> Value {
     let mut params = json!({"name": "a__t", "arguments": {"x": 1, "y": [1.50]}});
     for (key, value) in extra.as_object().unwrap() {
@@ -100,7 +90,12 @@ async fn rel1_questions_of_a_legacy_server_are_relayed_with_ids_of_each_leg() {
     let mut named = url("Open?");
     named["elicitationId"] = json!("e-9");
     server.ask(3, "elicitation/create", named).await;
-    let questions = [next(&mut host).await, next(&mut host).await, next(&mut host).await, next(&mut host).await];
+    let questions = [
+        host.next_but_lists().await,
+        host.next_but_lists().await,
+        host.next_but_lists().await,
+        host.next_but_lists().await,
+    ];
     assert_eq!(questions[0]["method"], "elicitation/create");
     assert_eq!(questions[0]["params"], form("[a] Sure?"));
     assert_eq!(questions[1]["method"], "roots/list");
@@ -116,11 +111,11 @@ async fn rel1_questions_of_a_legacy_server_are_relayed_with_ids_of_each_leg() {
     host.result(&questions[0], json!({"action": "decline"})).await;
     assert_eq!(server.answer(1).await["result"], json!({"action": "decline"}));
     server.tell("notifications/elicitation/complete", json!({"elicitationId": "e-9"})).await;
-    assert_eq!(next(&mut host).await["params"], json!({"elicitationId": "e-9"}));
+    assert_eq!(host.next_but_lists().await["params"], json!({"elicitationId": "e-9"}));
     host.error(&questions[3], -32000).await;
     assert_eq!(server.answer(3).await["error"], json!({"code": -32000, "message": "no"}));
     server.result(&call, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -134,12 +129,12 @@ async fn older_hosts_are_asked_in_their_words_or_not_at_all() {
     let mut plain = form("m");
     plain["mode"] = json!("form");
     server.ask(2, "elicitation/create", plain).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     assert_eq!(question["params"], form("[a] m"));
     host.result(&question, accepted()).await;
     server.answer(2).await;
     server.result(&call, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     world.end().await;
 }
 
@@ -157,7 +152,7 @@ async fn mlb1_d066_what_a_host_did_not_declare_is_refused() {
     base.ask(3, "ping", json!({})).await;
     assert_eq!(base.answer(3).await["result"], json!({}));
     base.result(&call, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     assert!(!world.is_started("a"));
     world.end().await;
 }
@@ -177,7 +172,7 @@ async fn mlb1_a_mode_or_tools_that_were_not_declared_are_refused() {
     server.ask(3, "roots/list", json!({})).await;
     assert_eq!(server.answer(3).await["error"]["code"], -32601);
     server.result(&call, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -186,15 +181,15 @@ async fn mlb1_a_mode_or_tools_that_were_not_declared_are_refused() {
 async fn can3_a_question_goes_with_its_call_or_when_its_server_withdraws_it() {
     let (world, mut host, mut server, call) = ll("2025-11-25").await;
     server.ask("q", "elicitation/create", form("?")).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     server.tell("notifications/cancelled", cancelled("q")).await;
-    let told = next(&mut host).await;
+    let told = host.next_but_lists().await;
     assert_eq!(told["method"], "notifications/cancelled");
     assert_eq!(told["params"]["requestId"], question["id"]);
     // An answer that comes all the same goes nowhere.
     host.result(&question, accepted()).await;
     server.ask(2, "elicitation/create", form("?")).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.tell("notifications/cancelled", cancelled(1)).await;
     let (mut stopped, mut refused) = (false, false);
     for _ in 0..2 {
@@ -203,7 +198,7 @@ async fn can3_a_question_goes_with_its_call_or_when_its_server_withdraws_it() {
         refused |= message["id"] == 2 && message["result"]["action"] == "cancel";
     }
     assert!(stopped && refused);
-    let told = next(&mut host).await;
+    let told = host.next_but_lists().await;
     assert_eq!(told["params"]["requestId"], question["id"]);
     world.end().await;
 }
@@ -212,13 +207,13 @@ async fn can3_a_question_goes_with_its_call_or_when_its_server_withdraws_it() {
 async fn tmo2_the_time_of_the_user_is_not_the_servers() {
     let (world, mut host, mut server, call) = ll("2025-11-25").await;
     server.ask(1, "elicitation/create", form("?")).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     tokio::time::sleep(Duration::from_secs(500)).await;
     host.result(&question, accepted()).await;
     server.answer(1).await;
     // From now on it is the server's again.
     let start = Instant::now();
-    let answer = next(&mut host).await;
+    let answer = host.next_but_lists().await;
     assert_eq!(answer["error"]["data"]["reason"], "downstream-timeout");
     took(start, Duration::from_secs(60));
     assert_eq!(server.expect("notifications/cancelled").await["params"]["requestId"], call["id"]);
@@ -238,9 +233,9 @@ async fn tmo2_a_user_who_says_nothing_for_ten_minutes_cancels() {
     assert_eq!(server.answer(3).await["error"]["code"], -32603);
     server.result(&call, text("done")).await;
     for _ in 0..6 {
-        next(&mut host).await;
+        host.next_but_lists().await;
     }
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -248,7 +243,7 @@ async fn tmo2_a_user_who_says_nothing_for_ten_minutes_cancels() {
 async fn rel3_rel4_what_belongs_to_no_call_is_answered_from_the_last_roots_or_refused() {
     let (world, mut host, mut server, call) = ll("2025-11-25").await;
     server.result(&call, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     server.ask(1, "roots/list", json!({})).await;
     assert_eq!(server.answer(1).await["error"]["code"], -32603);
     server.ask(2, "elicitation/create", form("?")).await;
@@ -256,12 +251,12 @@ async fn rel3_rel4_what_belongs_to_no_call_is_answered_from_the_last_roots_or_re
     host.call(2, "a__t").await;
     let call = server.expect("tools/call").await;
     server.ask(3, "roots/list", json!({})).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     let roots = json!({"roots": [{"uri": "file:///home"}]});
     host.result(&question, roots.clone()).await;
     assert_eq!(server.answer(3).await["result"], roots);
     server.result(&call, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     server.ask(4, "roots/list", json!({})).await;
     assert_eq!(server.answer(4).await["result"], roots);
     host.tell("notifications/roots/list_changed", json!({})).await;
@@ -280,7 +275,7 @@ async fn rel5_a_server_asks_five_things_at_once_and_thirty_in_a_minute() {
     assert_eq!(server.answer(5).await["error"]["code"], -32603);
     let mut questions = Vec::new();
     for _ in 0..5 {
-        questions.push(next(&mut host).await);
+        questions.push(host.next_but_lists().await);
     }
     for (n, question) in questions.iter().enumerate() {
         host.result(question, json!({"roots": []})).await;
@@ -292,7 +287,7 @@ async fn rel5_a_server_asks_five_things_at_once_and_thirty_in_a_minute() {
         let told = server.next();
         tokio::select! {
             biased;
-            question = next(&mut host) => host.result(&question, json!({"roots": []})).await,
+            question = host.next_but_lists() => host.result(&question, json!({"roots": []})).await,
             _ = told => { refused += 1; continue }
         }
         server.answer(n).await;
@@ -315,7 +310,7 @@ async fn mrt2_mm_a_question_passes_under_a_state_of_ours_and_comes_back_as_it_wa
     let mut result = required(requests, Some(&state));
     result["acme/other"] = json!([1]);
     server.result(&call, result).await;
-    let asked = next(&mut host).await["result"].clone();
+    let asked = host.next_but_lists().await["result"].clone();
     assert_eq!(asked["resultType"], "input_required");
     assert_eq!(asked["acme/other"], json!([1]));
     let requests = &asked["inputRequests"];
@@ -336,7 +331,7 @@ async fn mrt2_mm_a_question_passes_under_a_state_of_ours_and_comes_back_as_it_wa
     assert_eq!(again["params"]["requestState"], state);
     assert_eq!(again["params"]["arguments"], call["params"]["arguments"]);
     server.result(&again, text("done")).await;
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -347,7 +342,7 @@ async fn mrt2_a_state_opens_for_its_own_call_alone_and_not_for_ever() {
     host.ask(1, "tools/call", ask_modern(all(), json!({}))).await;
     let call = server.expect("tools/call").await;
     server.result(&call, required(Value::Null, Some("s"))).await;
-    let state = next(&mut host).await["result"]["requestState"].as_str().unwrap().to_owned();
+    let state = host.next_but_lists().await["result"]["requestState"].as_str().unwrap().to_owned();
     let tampered = format!("{}{}", if state.starts_with('A') { 'B' } else { 'A' }, &state[1..]);
     for (n, extra) in [
         json!({"requestState": tampered}),
@@ -378,7 +373,7 @@ async fn mrt3_bare_answers_pass_and_no_state_is_made_up() {
     let call = server.expect("tools/call").await;
     assert_eq!(call["params"]["inputResponses"], json!({"k": accepted()}));
     server.result(&call, required(json!({"k": {"method": "roots/list"}}), None)).await;
-    let state = next(&mut host).await["result"]["requestState"].clone();
+    let state = host.next_but_lists().await["result"]["requestState"].clone();
     host.ask(
         2,
         "tools/call",
@@ -388,7 +383,7 @@ async fn mrt3_bare_answers_pass_and_no_state_is_made_up() {
     let again = server.expect("tools/call").await;
     assert_eq!(again["params"].get("requestState"), None);
     server.result(&again, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     world.end().await;
 }
 
@@ -399,17 +394,17 @@ async fn mrt4_lmb6_what_the_host_did_not_declare_makes_all_of_it_invalid() {
     host.ask(1, "tools/call", ask_modern(json!({"roots": {}, "elicitation": {}}), json!({}))).await;
     let call = server.expect("tools/call").await;
     server.result(&call, required(requests.clone(), Some("s"))).await;
-    assert_eq!(next(&mut host).await["error"]["data"]["reason"], "invalid-downstream-result");
+    assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "invalid-downstream-result");
     host.open_as("2025-11-25", json!({"roots": {}})).await;
     host.call(2, "a__t").await;
     let call = server.expect("tools/call").await;
     server.result(&call, required(requests, Some("s"))).await;
-    assert_eq!(next(&mut host).await["error"]["data"]["reason"], "invalid-downstream-result");
+    assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "invalid-downstream-result");
     for bad in [json!({"resultType": "input_required"}), json!({"resultType": "input_required", "inputRequests": 1})] {
         host.call(3, "a__t").await;
         let call = server.expect("tools/call").await;
         server.result(&call, bad).await;
-        assert_eq!(next(&mut host).await["error"]["data"]["reason"], "invalid-downstream-result");
+        assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "invalid-downstream-result");
     }
     world.end().await;
 }
@@ -428,7 +423,7 @@ async fn lmb1_lmb3_a_legacy_host_is_asked_everything_at_once_and_the_call_is_sen
     let mut expected = serde_json::Map::new();
     let mut questions = Vec::new();
     for _ in 0..4 {
-        questions.push(next(&mut host).await);
+        questions.push(host.next_but_lists().await);
     }
     for question in questions.into_iter().rev() {
         let (key, value) = match question["method"].as_str().unwrap() {
@@ -451,16 +446,16 @@ async fn lmb1_lmb3_a_legacy_host_is_asked_everything_at_once_and_the_call_is_sen
     assert_eq!(again["params"]["requestState"], "st\"1");
     // A second round, without a state.
     server.result(&again, required(json!({"z": {"method": "roots/list"}}), None)).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.result(&question, json!({"roots": []})).await;
     let third = server.expect("tools/call").await;
     assert_eq!(third["params"].get("requestState"), None);
     server.result(&third, text("done")).await;
     // LMB-2
-    let told = next(&mut host).await;
+    let told = host.next_but_lists().await;
     assert_eq!(told["method"], "notifications/elicitation/complete");
     assert_eq!(told["params"], json!({"elicitationId": opened}));
-    assert_eq!(text_of(&next(&mut host).await), "done");
+    assert_eq!(text_of(&host.next_but_lists().await), "done");
     world.end().await;
 }
 
@@ -473,20 +468,20 @@ async fn lmb4_what_has_no_form_for_an_error_ends_the_call_and_an_elicitation_is_
     server
         .result(&call, required(json!({"s": {"method": "sampling/createMessage", "params": sampling()}}), None))
         .await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.error(&question, -1).await;
-    let answer = next(&mut host).await;
+    let answer = host.next_but_lists().await;
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(text_of(&answer), "a: the request for a model completion was refused by the client");
     host.call(2, "a__t").await;
     let call = server.expect("tools/call").await;
     server.result(&call, required(json!({"e": {"method": "elicitation/create", "params": form("?")}}), None)).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.error(&question, -32601).await;
     let again = server.expect("tools/call").await;
     assert_eq!(again["params"]["inputResponses"], json!({"e": {"action": "cancel"}}));
     server.result(&again, text("done")).await;
-    next(&mut host).await;
+    host.next_but_lists().await;
     world.end().await;
 }
 
@@ -503,7 +498,7 @@ async fn lmb5_a_server_that_only_wants_to_be_asked_again_is_sixteen_times() {
         }
         server.result(&call, required(Value::Null, Some(&format!("s{round}")))).await;
     }
-    assert_eq!(next(&mut host).await["error"]["data"]["reason"], "limit");
+    assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "limit");
     // 100 + 200 + 400 + 800 + 1600 ms, then 2 s each.
     took(start, Duration::from_millis(3100 + 11 * 2000));
     world.end().await;
@@ -516,9 +511,9 @@ async fn lmb7_a_host_that_gives_up_is_asked_nothing_more() {
     host.call(1, "a__t").await;
     let call = server.expect("tools/call").await;
     server.result(&call, required(json!({"r": {"method": "roots/list"}}), None)).await;
-    let question = next(&mut host).await;
+    let question = host.next_but_lists().await;
     host.tell("notifications/cancelled", cancelled(1)).await;
-    let told = next(&mut host).await;
+    let told = host.next_but_lists().await;
     assert_eq!((&told["method"], &told["params"]["requestId"]), (&json!("notifications/cancelled"), &question["id"]));
     server.quiet(Duration::from_secs(1)).await;
     world.end().await;
@@ -686,7 +681,7 @@ async fn url1_url2_a_modern_host_is_asked_to_open_the_url_and_the_call_is_sent_a
 async fn url1_a_legacy_host_gets_the_error_when_it_can_open_urls() {
     let (world, mut host, mut server, call) = ll("2025-11-25").await;
     refuse_for_url(&mut server, &call).await;
-    assert_eq!(next(&mut host).await["error"]["code"], -32042);
+    assert_eq!(host.next_but_lists().await["error"]["code"], -32042);
     world.end().await;
     // Others are told which capability is missing, without the URL.
     let (world, mut host, mut base) = legacy_server().await;
@@ -702,7 +697,7 @@ async fn url1_a_legacy_host_gets_the_error_when_it_can_open_urls() {
     host.call(2, "a__t").await;
     let call = base.expect("tools/call").await;
     refuse_for_url(&mut base, &call).await;
-    let answer = next(&mut host).await;
+    let answer = host.next_but_lists().await;
     assert_eq!(answer["error"]["code"], -32603);
     assert!(!answer.to_string().contains("x.test"));
     world.end().await;
@@ -753,7 +748,7 @@ async fn a_call_that_waits_for_its_user_takes_nobodys_place() {
         leased.leased("2025-11-25").await;
         leased.expect("tools/call").await;
         leased.ask(1, "elicitation/create", form("Sure?")).await;
-        let question = next(&mut host).await;
+        let question = host.next_but_lists().await;
         let asks = if host_revision.is_some() { "elicitation/create" } else { "null" };
         assert_eq!(question["method"].as_str().unwrap_or("null"), asks, "{question}");
         // The place is free for the next call, before anybody answers.

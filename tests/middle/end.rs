@@ -75,6 +75,16 @@ impl End {
         }
     }
 
+    /// The next message that is no change of lists.
+    pub(crate) async fn next_but_lists(&mut self) -> Value {
+        loop {
+            let message = self.next().await.expect("it closed");
+            if !message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed")) {
+                return message;
+            }
+        }
+    }
+
     /// The next message, of this method.
     pub(crate) async fn expect(&mut self, method: &str) -> Value {
         let message = self.next().await.expect("it closed");
@@ -165,10 +175,15 @@ impl End {
 
     /// Plays a legacy server up to its first list, with `server/discover` refused.
     pub(crate) async fn legacy(&mut self, tools: &[&str]) {
+        self.legacy_unlisted().await;
+        self.listed(tools).await;
+    }
+
+    /// The same without its list.
+    pub(crate) async fn legacy_unlisted(&mut self) {
         let probe = self.expect("server/discover").await;
         self.error(&probe, -32601).await;
         self.initialized().await;
-        self.listed(tools).await;
     }
 
     /// Answers `initialize`.

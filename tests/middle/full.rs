@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::end::{End, modern};
+use super::world::{World, server};
 
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -43,6 +44,15 @@ impl Era {
         host.ask("get", method, self.params(params)).await;
         host.answer("get").await
     }
+}
+
+/// One server `a` that is up.
+pub(crate) async fn one(era: Era, change: impl FnOnce(&mut Full)) -> (World, Full) {
+    let mut world = World::new(vec![server("a")]);
+    let mut a = Full::new(world.accept("a").await, era);
+    change(&mut a);
+    a.settle().await;
+    (world, a)
 }
 
 /// A server with all kinds.

@@ -18,7 +18,7 @@ use onegate::protocol::method::Method;
 use onegate::protocol::version::Revision;
 use onegate::transport::upward::Upward;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::end::{End, list_of, modern_as, text, text_of};
 use super::full::{CELLS, ERAS, Era, Full};
@@ -75,13 +75,18 @@ fn world(policy: PolicySettings) -> World {
 /// One server `a` that is up, and a host.
 async fn one(era: Era, server_era: Era, policy: PolicySettings) -> (World, End, Full) {
     let mut world = world(policy);
-    let mut a = Full::new(world.accept("a").await, server_era);
-    a.tools =
-        json!([{"name": "t", "inputSchema": {"type": "object"}}, {"name": "open", "inputSchema": {"type": "object"}}]);
+    let mut a = started(&mut world, server_era).await;
     a.settle().await;
     let mut host = world.host();
     era.open(&mut host).await;
     (world, host, a)
+}
+
+/// The server `a`, which is started, with tools `t` and `open`.
+async fn started(world: &mut World, era: Era) -> Full {
+    let mut a = Full::new(world.accept("a").await, era);
+    a.tools = list_of(&["t", "open"])["tools"].clone();
+    a
 }
 
 /// A request of somebody, straight at the gateway; its result or error.
@@ -120,7 +125,7 @@ async fn e20_what_is_denied_is_unknown_by_every_method_in_all_cells() {
             rules: vec![allow("*", "a/tool/open")],
             ..PolicySettings::default()
         };
-        let (world, mut host, mut a) = one(era, server_era, policy).await;
+        let (mut world, mut host, mut a) = one(era, server_era, policy).await;
         for (list, member, expected) in [
             ("tools/list", "tools", 1),
             ("prompts/list", "prompts", 0),
@@ -158,12 +163,22 @@ async fn e20_what_is_denied_is_unknown_by_every_method_in_all_cells() {
             assert!(honoured.as_array().is_none_or(Vec::is_empty), "{told}");
         }
         a.quiet(Duration::from_secs(1)).await;
-        // What is allowed works, and so it does after the server was started again (D097).
+        // What is allowed works, and so it does after the server was started again, as what is denied does not (D097).
+        let mut running = Some(a);
         for _ in 0..2 {
             host.ask(1, "tools/call", era.params(json!({"name": "a__open"}))).await;
+            let mut a = match running.take() {
+                Some(a) => a,
+                None => started(&mut world, server_era).await,
+            };
             let call = a.expect("tools/call").await;
             a.end.result(&call, text("fine")).await;
             assert_eq!(text_of(&host.answer(1).await), "fine");
+            let answer = era.get(&mut host, "tools/call", json!({"name": "a__t", "arguments": {}})).await;
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+            a.quiet(Duration::from_secs(1)).await;
+            drop(a);
+            sleep(Duration::from_secs(1)).await;
         }
         world.end().await;
     }
@@ -189,7 +204,13 @@ async fn e20_d097_a_batch_and_the_first_call_of_a_session_are_no_way_round() {
     a.settle().await;
     let line = host.next().await.unwrap();
     let answers = line.as_array().unwrap_or_else(|| panic!("{line}"));
+    assert_eq!(answers.len(), 2, "{line}");
     assert!(answers.iter().all(|answer| answer["error"]["code"] == -32602), "{line}");
+    let mut other = world.host();
+    other.open("2025-11-25").await;
+    other.call(1, "a__t").await;
+    let answer = other.answer(1).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     a.quiet(Duration::from_secs(1)).await;
     world.end().await;
 }
@@ -440,13 +461,11 @@ async fn d102_d104_principals_are_apart() {
     let call = |name: &str| json!({"name": name, "arguments": {}});
     let unknown = ask(&world, &ci, Method::ToolsCall, call("a__t")).await;
     assert_eq!(unknown["error"]["code"], -32602);
-    let mut answered = 0;
     for (who, expected) in [(&ci, true), (&ci, true), (&ci, false), (&ann, true), (&ann, true), (&ann, false)] {
         let serving = async {
             if expected {
                 let call = a.expect("tools/call").await;
                 a.end.result(&call, text("fine")).await;
-                answered += 1;
             }
         };
         let (answer, ()) = tokio::join!(ask(&world, who, Method::ToolsCall, call("a__open")), serving);
@@ -552,37 +571,52 @@ async fn shadow_refuses_nothing() {
     world.end().await;
 }
 
+/// The server `a`, which is started again; and the call that it gets within a minute, where it gets one.
+async fn called_again(world: &mut World) -> (End, Option<Value>) {
+    let mut a = world.accept("a").await;
+    a.legacy_unlisted().await;
+    while let Ok(message) = timeout(Duration::from_secs(60), a.next()).await {
+        let message = message.unwrap();
+        if message["method"] == "tools/call" {
+            return (a, Some(message));
+        }
+        assert_eq!(message["method"], "tools/list", "{message}");
+        a.result(&message, list_of(&["t", "other"])).await;
+    }
+    (a, None)
+}
+
 /// D015: a call whose server went away is sent again where the operator says that twice is as good as once, once.
 #[tokio::test(start_paused = true)]
 async fn d015_a_call_that_is_safe_to_repeat_is_sent_once_more() {
-    let mut settings = server("a");
-    settings.overrides = vec![OverrideSettings { native: "t".into(), retry_safe: true, ..OverrideSettings::default() }];
-    let mut world = World::new(vec![settings]);
-    let mut host = world.host();
-    let mut a = world.accept("a").await;
-    a.legacy(&["t", "other"]).await;
-    host.open("2025-11-25").await;
-    host.list().await;
-    host.call(1, "a__t").await;
-    a.expect("tools/call").await;
-    drop(a);
-    let mut a = world.accept("a").await;
-    let probe = a.expect("server/discover").await;
-    a.error(&probe, -32601).await;
-    a.initialized().await;
-    let mut call = a.next().await.unwrap();
-    if call["method"] == "tools/list" {
-        a.result(&call, list_of(&["t", "other"])).await;
-        call = a.expect("tools/call").await;
-    }
-    assert_eq!(call["params"]["name"], "t", "{call}");
-    a.result(&call, text("second")).await;
-    loop {
-        let message = host.next().await.unwrap();
-        if message.get("id").is_some() {
-            assert_eq!(text_of(&message), "second");
-            break;
+    for (tool, goes_again, ends_well) in [("t", false, true), ("t", true, false), ("other", false, false)] {
+        let mut settings = server("a");
+        settings.overrides =
+            vec![OverrideSettings { native: "t".into(), retry_safe: true, ..OverrideSettings::default() }];
+        let mut world = World::new(vec![settings]);
+        let mut host = world.host();
+        let mut a = world.accept("a").await;
+        a.legacy(&["t", "other"]).await;
+        host.open("2025-11-25").await;
+        host.list().await;
+        host.call(1, &format!("a__{tool}")).await;
+        a.expect("tools/call").await;
+        drop(a);
+        let (mut a, call) = called_again(&mut world).await;
+        assert_eq!(call.as_ref().map(|call| &call["params"]["name"]), (tool == "t").then_some(&json!("t")));
+        if ends_well {
+            a.result(&call.unwrap(), text("second")).await;
+        } else if goes_again {
+            drop(a);
+            let (_third, call) = called_again(&mut world).await;
+            assert_eq!(call, None, "a third time");
         }
+        let answer = host.next_but_lists().await;
+        if ends_well {
+            assert_eq!(text_of(&answer), "second");
+        } else {
+            assert_eq!(answer["error"]["data"]["reason"], "downstream-unavailable", "{answer}");
+        }
+        world.end().await;
     }
-    world.end().await;
 }

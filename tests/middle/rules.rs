@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::end::{End, modern, modern_as, text, text_of};
-use super::full::{CELLS, ERAS, Era, Full, SUBSCRIPTION};
+use super::full::{CELLS, ERAS, Era, Full, SUBSCRIPTION, one};
 use super::world::{World, server};
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -49,6 +49,8 @@ async fn inv5_prg7_a_server_learns_nothing_of_another() {
         other.tools = json!([{"name": "hidden-thing", "inputSchema": {"type": "object"}}]);
         a.settle().await;
         other.settle().await;
+        let lists = |full: &Full| full.asked.iter().filter(|method| method.ends_with("/list")).count();
+        let before = (lists(&a), lists(&other));
         let mut host = world.host();
         era.open(&mut host).await;
         let listed = json!({"_meta": {"progressToken": "of a list"}});
@@ -76,6 +78,7 @@ async fn inv5_prg7_a_server_learns_nothing_of_another() {
         assert!(!told[0].contains("a__"), "{}", told[0]);
         a.quiet(Duration::from_secs(1)).await;
         other.quiet(Duration::from_secs(1)).await;
+        assert_eq!((lists(&a), lists(&other)), before, "the list that a host asked for was asked on");
         world.end().await;
     }
 }
@@ -117,10 +120,7 @@ async fn env13_can4_what_a_modern_server_must_not_say_changes_nothing() {
     a.quiet(Duration::from_secs(5)).await;
     a.result(&call, text("done")).await;
     // Its own answer is all that the host gets.
-    let mut message = host.next().await.unwrap();
-    while message["method"] == "notifications/tools/list_changed" {
-        message = host.next().await.unwrap();
-    }
+    let message = host.next_but_lists().await;
     assert_eq!((&message["id"], text_of(&message)), (&json!(1), "done"));
     host.quiet(Duration::from_secs(5)).await;
     world.end().await;
@@ -281,9 +281,7 @@ async fn pag6_a_list_whose_cursor_is_refused_begins_anew_once() {
         let mut world = World::new(vec![server("a")]);
         let mut host = world.host();
         let mut a = world.accept("a").await;
-        let probe = a.expect("server/discover").await;
-        a.error(&probe, -32601).await;
-        a.initialized().await;
+        a.legacy_unlisted().await;
         host.open("2025-11-25").await;
         let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
         for _ in 0..refusals {
@@ -308,9 +306,7 @@ async fn pag6_a_list_whose_cursor_is_refused_begins_anew_once() {
 /// SUB-14, STM-2: what happens to a request is told beside it, never on a stream of changes.
 #[tokio::test(start_paused = true)]
 async fn sub14_stm2_progress_and_log_are_on_no_stream_of_changes() {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, Era::Modern);
-    a.settle().await;
+    let (world, mut a) = one(Era::Modern, |_| {}).await;
     let mut host = world.host();
     host.ask("s", "subscriptions/listen", modern(json!({"notifications": {"toolsListChanged": true}}))).await;
     host.expect("notifications/subscriptions/acknowledged").await;
@@ -326,13 +322,18 @@ async fn sub14_stm2_progress_and_log_are_on_no_stream_of_changes() {
     let stream = json!({SUBSCRIPTION: a.streams[0]["id"]});
     a.end.tell("notifications/message", json!({"level": "info", "data": "y", "_meta": stream})).await;
     a.end.result(&call, text("done")).await;
+    let mut told = Vec::new();
     loop {
         let message = host.next().await.unwrap();
         if message["id"] == 1 {
             break;
         }
         assert_eq!(message["params"]["_meta"].get(SUBSCRIPTION), None, "{message}");
+        told.push(message["method"].as_str().unwrap().to_owned());
     }
+    let all = ["notifications/progress", "notifications/message", "notifications/message"];
+    assert_eq!(told, all, "each once, and beside the call");
+    host.quiet(Duration::from_secs(1)).await;
     world.end().await;
 }
 
@@ -365,9 +366,7 @@ async fn cap3_instructions_stand_under_the_key_of_their_server_and_are_cut() {
 /// VER-1, INV-3: both eras on one pipe, each request in its own; the modern one needs nothing that came before it.
 #[tokio::test(start_paused = true)]
 async fn ver1_inv3_both_eras_share_a_pipe() {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, Era::Legacy);
-    a.settle().await;
+    let (world, mut a) = one(Era::Legacy, |_| {}).await;
     let mut host = world.host();
     for legacy in [false, true] {
         if legacy {
@@ -390,9 +389,7 @@ async fn ver1_inv3_both_eras_share_a_pipe() {
 /// CALL-5: a name is looked up exactly as it is written.
 #[tokio::test(start_paused = true)]
 async fn call5_names_are_not_changed_before_they_are_looked_up() {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, Era::Legacy);
-    a.settle().await;
+    let (world, _a) = one(Era::Legacy, |_| {}).await;
     let mut host = world.host();
     for name in ["A__t", "a__T", " a__t", "a__t ", "a__\u{ff54}", "t"] {
         let answer = Era::Modern.get(&mut host, "tools/call", json!({"name": name, "arguments": {}})).await;
@@ -405,9 +402,7 @@ async fn call5_names_are_not_changed_before_they_are_looked_up() {
 #[tokio::test(start_paused = true)]
 async fn cch8_mrt8_reads_and_calls_are_never_kept() {
     for era in ERAS {
-        let mut world = World::new(vec![server("a")]);
-        let mut a = Full::new(world.accept("a").await, Era::Modern);
-        a.settle().await;
+        let (world, mut a) = one(Era::Modern, |_| {}).await;
         let mut host = world.host();
         era.open(&mut host).await;
         for (method, params, result) in [
@@ -431,9 +426,7 @@ async fn cch8_mrt8_reads_and_calls_are_never_kept() {
 /// PRG-6: the oldest revision has no words beside the numbers.
 #[tokio::test(start_paused = true)]
 async fn prg6_progress_has_no_message_for_a_host_of_2024_11_05() {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, Era::Legacy);
-    a.settle().await;
+    let (world, mut a) = one(Era::Legacy, |_| {}).await;
     for (revision, words) in [("2024-11-05", None), ("2025-03-26", Some("half"))] {
         let mut host = world.host();
         host.open(revision).await;
@@ -455,9 +448,7 @@ async fn prg6_progress_has_no_message_for_a_host_of_2024_11_05() {
 /// ERR-4: what a server says of a failure is cut.
 #[tokio::test(start_paused = true)]
 async fn err4_messages_of_servers_are_cut() {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, Era::Legacy);
-    a.settle().await;
+    let (world, mut a) = one(Era::Legacy, |_| {}).await;
     let mut host = world.host();
     host.open("2025-11-25").await;
     host.call(1, "a__t").await;
@@ -477,12 +468,12 @@ async fn err4_messages_of_servers_are_cut() {
 async fn app4_app7_settings_of_interfaces_pass_and_tools_of_apps_are_listed() {
     for (era, server_era) in CELLS {
         let ui = json!({"csp": {"connectDomains": ["https://x.test"]}, "prefersBorder": true, "domain": "d"});
-        let mut world = World::new(vec![server("a")]);
-        let mut a = Full::new(world.accept("a").await, server_era);
-        a.resources = json!([{"name": "w", "uri": "ui://w", "_meta": {"ui": ui}}]);
         let of_apps = json!({"ui": {"resourceUri": "ui://w", "visibility": ["app"]}});
-        a.tools = json!([{"name": "t", "inputSchema": {"type": "object"}, "_meta": of_apps}]);
-        a.settle().await;
+        let (world, mut a) = one(server_era, |a| {
+            a.resources = json!([{"name": "w", "uri": "ui://w", "_meta": {"ui": ui}}]);
+            a.tools = json!([{"name": "t", "inputSchema": {"type": "object"}, "_meta": of_apps}]);
+        })
+        .await;
         let mut host = world.host();
         era.open(&mut host).await;
         let listed = era.get(&mut host, "resources/list", json!({})).await["result"]["resources"][0].clone();

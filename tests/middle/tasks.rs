@@ -385,16 +385,13 @@ async fn tsk9_a_legacy_host_has_nothing_of_it() {
 
 /// Plays a legacy server that takes calls as tasks, up to its list, or without one.
 async fn legacy_tasks(a: &mut End, lists: bool) -> Value {
-    let mut capabilities = json!({"tools": {"listChanged": true}, "logging": {},
+    let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
         "tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}}});
     if lists {
         let probe = a.expect("server/discover").await;
         a.error(&probe, -32601).await;
     }
     let opening = a.expect("initialize").await;
-    if opening["params"]["capabilities"].get("bare").is_some() {
-        capabilities = json!({});
-    }
     let result = json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "t", "version": "0"},
         "capabilities": capabilities});
     a.result(&opening, result).await;
@@ -421,16 +418,6 @@ async fn driven() -> (World, End, End) {
     assert_eq!(host.list().await, ["a__t", "a__o"]);
     host.quiet(Duration::from_secs(2)).await;
     (world, host, a)
-}
-
-/// The next message that is no change of lists.
-async fn next(host: &mut End) -> Value {
-    loop {
-        let message = host.next().await.expect("it closed");
-        if message["method"] != "notifications/tools/list_changed" {
-            return message;
-        }
-    }
 }
 
 /// A task of the older design.
@@ -605,7 +592,7 @@ async fn tsk7_rel1_a_task_asks_a_legacy_host() {
     let call = a.expect("tools/call").await;
     // Before there is a task: the time of the user is not the server's (TMO-2).
     a.ask("early", "elicitation/create", form("Early?")).await;
-    let asked = next(&mut host).await;
+    let asked = host.next_but_lists().await;
     sleep(Duration::from_secs(500)).await;
     host.result(&asked, json!({"action": "cancel"})).await;
     assert_eq!(a.answer("early").await["result"], json!({"action": "cancel"}));
@@ -615,7 +602,7 @@ async fn tsk7_rel1_a_task_asks_a_legacy_host() {
     let mut question = form("Sure?");
     question["_meta"] = json!({RELATED: {"taskId": "n-1"}});
     a.ask("q", "elicitation/create", question).await;
-    let asked = next(&mut host).await;
+    let asked = host.next_but_lists().await;
     assert_eq!(asked["params"], form("[a] Sure?"), "nothing of the task");
     host.result(&asked, json!({"action": "decline"})).await;
     loop {
@@ -687,9 +674,7 @@ async fn tsk7_a_server_that_did_not_say_so_gets_no_tasks() {
     let mut world = World::new(vec![server("a")]);
     let mut host = world.host();
     let mut a = world.accept("a").await;
-    let probe = a.expect("server/discover").await;
-    a.error(&probe, -32601).await;
-    a.initialized().await;
+    a.legacy_unlisted().await;
     let asked = a.expect("tools/list").await;
     a.result(&asked, tools()).await;
     host.open("2025-11-25").await;
@@ -698,6 +683,8 @@ async fn tsk7_a_server_that_did_not_say_so_gets_no_tasks() {
     let call = a.expect("tools/call").await;
     assert_eq!(call["params"].get("task"), None);
     a.result(&call, text("plain")).await;
+    let answer = host.next_but_lists().await;
+    assert_eq!((&answer["id"], text_of(&answer)), (&json!(1), "plain"));
     world.end().await;
 }
 

@@ -7,17 +7,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::end::{End, cancelled, modern, text};
-use super::full::{CELLS, ERAS, Era, Full, LOG_LEVEL, SUBSCRIPTION};
+use super::full::{CELLS, ERAS, Era, Full, LOG_LEVEL, SUBSCRIPTION, one};
 use super::world::{World, server, took};
-
-/// One server `a` that is up.
-async fn one(era: Era, change: impl FnOnce(&mut Full)) -> (World, Full) {
-    let mut world = World::new(vec![server("a")]);
-    let mut a = Full::new(world.accept("a").await, era);
-    change(&mut a);
-    a.settle().await;
-    (world, a)
-}
 
 /// The next link to `a`, as a server like the last one.
 async fn again(world: &mut World, era: Era) -> Full {

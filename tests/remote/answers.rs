@@ -431,7 +431,7 @@ async fn a_call_that_waits_for_its_user_takes_nobodys_place() {
         first.stream().await;
         let form = json!({"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}});
         first.event(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": form})).await;
-        let question = host_next(&mut host).await;
+        let question = timeout(Duration::from_secs(10), host.next_but_lists()).await.unwrap();
         // The place is free for the next call, before anybody answers.
         ask(&mut host, 2, json!({})).await;
         fake.expect("tools/call").await.result(text("two")).await;
@@ -452,15 +452,5 @@ async fn a_call_that_waits_for_its_user_takes_nobodys_place() {
         let id = if modern_host { 3 } else { 1 };
         assert_eq!(text_of(&answer(&mut host, id).await), "one");
         world.end().await;
-    }
-}
-
-/// The next message that is no change of lists.
-async fn host_next(host: &mut End) -> Value {
-    loop {
-        let message = timeout(Duration::from_secs(10), host.next()).await.unwrap().unwrap();
-        if message["method"] != "notifications/tools/list_changed" {
-            return message;
-        }
     }
 }

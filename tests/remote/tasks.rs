@@ -87,10 +87,7 @@ async fn tsk7_a_task_asks_on_the_stream_of_its_result() {
     result.stream().await;
     let question = json!({"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}});
     result.event(&json!({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": question})).await;
-    let mut asked = host.next().await.unwrap();
-    while asked["method"] == "notifications/tools/list_changed" {
-        asked = host.next().await.unwrap();
-    }
+    let asked = host.next_but_lists().await;
     assert_eq!(asked["params"]["message"], "[a] Sure?");
     host.result(&asked, json!({"action": "decline"})).await;
     loop {
