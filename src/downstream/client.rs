@@ -135,6 +135,8 @@ pub(super) struct Client {
     questions: Arc<Questions>,
     /// Requests that need it just now; see [`lease::Held`].
     pub(super) users: AtomicUsize,
+    /// Who wants a resource and who no longer does take turns, so that the last word counts.
+    pub(super) wanting: tokio::sync::Mutex<()>,
     /// Resources that somebody wants to be told of.
     pub(super) resources: Singles,
     /// The same of tasks.
@@ -180,6 +182,7 @@ impl Client {
             pace: OnceLock::new(),
             nature: AtomicU8::new(0),
             users: AtomicUsize::new(0),
+            wanting: tokio::sync::Mutex::default(),
             resources: Singles::default(),
             watched_tasks: Singles::default(),
         });
@@ -752,7 +755,7 @@ impl Actor {
     async fn list_kind(&self, connection: &Arc<Connection>, agreed: &Agreed, kind: Kind) -> bool {
         let limit = self.server.settings.timeouts.start;
         let pages = match agreed.offers.of(kind) {
-            Some(_) => timeout(limit, list::all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit))),
+            Some(_) => list::within(connection, kind, limit).await,
             // What it does not have does not change as long as this connection lives.
             None => Ok(list::Pages { ttl: Some(Duration::MAX), ..list::Pages::default() }),
         };

@@ -161,6 +161,13 @@ struct Pending {
     used: Instant,
 }
 
+impl Pending {
+    /// The call that a request is a part of, or itself.
+    fn call_of(&self, id: u64) -> u64 {
+        self.slots.get(&id).and_then(|slot| slot.part_of).unwrap_or(id)
+    }
+}
+
 struct Slot {
     outcome: Option<Result<Answer, Fault>>,
     waker: Option<Waker>,
@@ -273,18 +280,23 @@ impl Connection {
     /// No connection could be opened to the server for this request, which ends so. When nobody else has one that works,
     /// the server is gone.
     pub(super) fn unreachable(&self, id: u64, fault: Fault) {
-        let host_waits =
-            self.pending().slots.get(&id).is_some_and(|slot| slot.outcome.is_none() && slot.upward.is_some());
+        let (call, host_waits) = {
+            let pending = self.pending();
+            let call = pending.call_of(id);
+            let waits = |slot: &Slot| slot.outcome.is_none() && slot.upward.is_some();
+            (call, pending.slots.get(&call).is_some_and(waits))
+        };
         self.settle(id, Err(fault));
-        if self.in_use() == 0 {
+        if !self.is_used_beside(call) {
             self.lost.fetch_or(host_waits, Ordering::Relaxed);
             self.close("it cannot be reached");
         }
     }
 
-    /// How many requests and streams have no outcome yet.
-    fn in_use(&self) -> usize {
-        self.pending().slots.values().filter(|slot| slot.outcome.is_none()).count()
+    /// Whether a request or stream other than this call, or a part of it, has no outcome yet.
+    fn is_used_beside(&self, call: u64) -> bool {
+        let pending = self.pending();
+        pending.slots.iter().any(|(&id, slot)| slot.outcome.is_none() && slot.part_of.unwrap_or(id) != call)
     }
 
     /// Whether so much waits to be sent that answers of ours are left out.
@@ -571,7 +583,7 @@ impl Connection {
     /// D068).
     pub(super) fn attribute(&self, stream: Option<u64>, task: Option<&str>, is_question: bool) -> Option<Attributed> {
         let pending = self.pending();
-        let stream = stream.map(|id| pending.slots.get(&id).and_then(|slot| slot.part_of).unwrap_or(id));
+        let stream = stream.map(|id| pending.call_of(id));
         let mut found: Option<(u64, &Slot, &Asker)> = None;
         for (&id, slot) in &pending.slots {
             let Some(asker) = slot.asker.as_ref().filter(|_| slot.outcome.is_none()) else { continue };
@@ -589,13 +601,18 @@ impl Connection {
                 _ => found = Some((id, slot, asker)),
             }
         }
+        if task.is_some() && stream.is_none() {
+            // Of a task that nobody waits for any more.
+            return None;
+        }
         let (id, slot, asker) = found?;
         Some(Attributed { id, upward: slot.upward.clone()?, log: asker.log })
     }
 
-    /// What passes beside a request that waits.
+    /// What passes beside a request that waits, or beside the call that it is a part of.
     pub(super) fn upward_of(&self, id: u64) -> Option<Arc<Upward>> {
-        self.pending().slots.get(&id).and_then(|slot| slot.upward.clone())
+        let pending = self.pending();
+        pending.slots.get(&pending.call_of(id)).and_then(|slot| slot.upward.clone())
     }
 
     /// A question of the server is open for a request: its clock stands still (TMO-2). Resolves when the request is

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::Fault;
 use super::connection::{Connection, Deadlines};
@@ -39,12 +40,32 @@ const fn words(kind: Kind) -> (Method, &'static str) {
     }
 }
 
+/// Fetches several lists, all at once and each within `limit`.
+pub(super) async fn each(
+    connection: &Arc<Connection>,
+    kinds: &[Kind],
+    limit: Duration,
+) -> impl Iterator<Item = (Kind, Result<Pages, Fault>)> {
+    let one = async |kind| match kinds.contains(&kind) {
+        true => Some(within(connection, kind, limit).await),
+        false => None,
+    };
+    let [tool, prompt, resource, template] = Kind::ALL;
+    let lists = <[_; 4]>::from(tokio::join!(one(tool), one(prompt), one(resource), one(template)));
+    Kind::ALL.into_iter().zip(lists).filter_map(|(kind, list)| Some((kind, list?)))
+}
+
+/// Fetches a list within `limit`, however many pages it has.
+pub(super) async fn within(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Result<Pages, Fault> {
+    timeout(limit, all(connection, kind, limit)).await.unwrap_or(Err(Fault::Timeout(limit)))
+}
+
 /// Fetches every page of a list.
 ///
 /// Ends at a missing cursor, never at an empty one (PAG-1). A cursor that comes again, too many pages or bytes fail
 /// the list (D042); how many entries it may have is a matter of the catalogue. A server that no longer knows a cursor of
 /// its own is asked from the beginning, once (PAG-6).
-pub(super) async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Result<Pages, Fault> {
+async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Result<Pages, Fault> {
     let (method, member) = words(kind);
     let mut all = Pages::default();
     let mut seen: HashSet<Box<[u8]>> = HashSet::new();

@@ -15,6 +15,7 @@ use super::questions::task_of;
 use crate::protocol::json::{self, Index, Span};
 use crate::protocol::level::LogLevel;
 use crate::protocol::message::{Part, pick};
+use crate::transport::bucket::Bucket;
 use crate::transport::upward::LogMessage;
 
 /// Passed on at once; beyond it one for each [`REFILL`].
@@ -31,9 +32,8 @@ pub(super) struct Flow(Mutex<Level>);
 
 #[derive(Default)]
 struct Level {
-    /// Let through since `since`, less what time gave back.
-    spent: u32,
-    since: Option<Instant>,
+    /// Let through.
+    bucket: Bucket,
     /// Left out since the bound was met.
     left_out: u64,
 }
@@ -50,18 +50,13 @@ enum Verdict {
 impl Flow {
     fn judge(&self, now: Instant) -> Verdict {
         let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = *level.since.get_or_insert(now);
-        let back = (now.duration_since(since).as_millis() / REFILL.as_millis()) as u32;
-        if back > 0 {
-            level.spent = level.spent.saturating_sub(back);
-            level.since = Some(since + REFILL * back);
-        }
+        level.bucket.refill(now, REFILL);
         // Half of it must be free again, so that a steady storm is one story and not many.
-        if level.spent >= BURST || (level.left_out > 0 && level.spent > BURST / 2) {
+        if level.bucket.spent >= BURST || (level.left_out > 0 && level.bucket.spent > BURST / 2) {
             level.left_out += 1;
             return Verdict::LeftOut { first: level.left_out == 1 };
         }
-        level.spent += 1;
+        level.bucket.spent += 1;
         Verdict::Passes(std::mem::take(&mut level.left_out))
     }
 }

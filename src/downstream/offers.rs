@@ -53,11 +53,11 @@ impl Offers {
             } else if entry.is("extensions") {
                 let ui = json::members(entry.value).find(|inner| inner.is(UI) && inner.value.starts_with(b"{"));
                 offers.ui = ui.map(|ui| Bytes::copy_from_slice(ui.value));
-                offers.tasks = inner(entry.value, TASKS).is_some_and(|tasks| tasks.starts_with(b"{"));
+                offers.tasks = json::member(entry.value, TASKS).is_some_and(|tasks| tasks.starts_with(b"{"));
             } else if entry.is("tasks") {
-                let calls = inner(entry.value, "requests").and_then(|requests| inner(requests, "tools"));
+                let calls = json::member(entry.value, "requests").and_then(|requests| json::member(requests, "tools"));
                 offers.task_calls =
-                    calls.and_then(|tools| inner(tools, "call")).is_some_and(|call| call.starts_with(b"{"));
+                    calls.and_then(|tools| json::member(tools, "call")).is_some_and(|call| call.starts_with(b"{"));
             }
         }
         offers
@@ -99,11 +99,6 @@ impl Offers {
             Kind::Resource | Kind::Template => self.resources,
         }
     }
-}
-
-/// The raw value of a member.
-fn inner<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    json::members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
 }
 
 #[cfg(test)]

@@ -58,8 +58,8 @@ struct State {
     open: Vec<Open>,
     /// The roots that the principal of this client gave last (REL-4).
     roots: Option<Bytes>,
-    /// The URLs that hosts were told to open, by raw `elicitationId`, the oldest first; with the request that asked.
-    urls: VecDeque<(Bytes, Arc<Upward>)>,
+    /// The URLs that hosts were told to open, by `elicitationId`, the oldest first; with the request that asked.
+    urls: VecDeque<(Box<str>, Arc<Upward>)>,
 }
 
 struct Open {
@@ -90,15 +90,16 @@ impl Questions {
         self.state().roots = None;
     }
 
-    /// A host is told to open a URL, which the server calls this: at the bound the oldest is forgotten.
+    /// A host is told to open a URL, which the server calls this: at the bound the oldest is forgotten. A name that is no
+    /// text tells it from no other.
     fn opens(&self, url: &[u8], upward: &Arc<Upward>) {
-        let id = json::members(url).find(|entry| entry.is("elicitationId")).map(|entry| entry.value);
-        let Some(id) = id.filter(|id| id.starts_with(b"\"") && id.len() <= MAX_URL_ID) else { return };
+        let id = json::member(url, "elicitationId").filter(|id| id.len() <= MAX_URL_ID).and_then(json::text_of);
+        let Some(id) = id else { return };
         let urls = &mut self.state().urls;
         if urls.len() >= MAX_URLS {
             urls.pop_front();
         }
-        urls.push_back((Bytes::copy_from_slice(id), Arc::clone(upward)));
+        urls.push_back((id.into(), Arc::clone(upward)));
     }
 
     /// The server withdraws a question (CAN-1).
@@ -144,13 +145,9 @@ pub(super) fn take(
     }
 }
 
-fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    json::members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
-}
-
 /// The task that something belongs to, by its raw `_meta` (REL-2).
 pub(super) fn task_of(meta: &[u8]) -> Option<Cow<'_, str>> {
-    json::text_of(member(member(meta, RELATED_TASK)?, "taskId")?)
+    json::text_of(json::member(json::member(meta, RELATED_TASK)?, "taskId")?)
 }
 
 const UNDECLARED: &str = "this client did not declare that capability";
@@ -176,7 +173,7 @@ fn ask(
     if questions.rate.check().is_err() || questions.state().open.len() >= MAX_OPEN {
         return Err(busy());
     }
-    let task = params.as_deref().and_then(|params| member(params, "_meta")).and_then(task_of);
+    let task = params.as_deref().and_then(|params| json::member(params, "_meta")).and_then(task_of);
     let Some(request) = connection.attribute(stream, task.as_deref(), true) else {
         // REL-3, REL-4: it asks on its own account.
         let roots = questions.state().roots.clone();
@@ -191,9 +188,7 @@ fn ask(
     let Some(over) = connection.question_opens(request.id) else {
         return Err(refusal(code::INTERNAL_ERROR, "the request that this belongs to is over"));
     };
-    if let Some(params) = params.as_ref().filter(|params| method == Method::Elicit && is_url(Some(params))) {
-        questions.opens(params, &request.upward);
-    }
+    let url = params.clone().filter(|params| method == Method::Elicit && is_url(Some(params)));
     let (reply, answer) = oneshot::channel();
     let (withdraw, withdrawn) = oneshot::channel();
     let number = {
@@ -210,6 +205,9 @@ fn ask(
         drop(over);
         drop(place);
         return Err(busy());
+    }
+    if let Some(url) = url {
+        questions.opens(&url, &request.upward);
     }
     let id = id.clone();
     questions.tasks.spawn(async move {
@@ -270,7 +268,7 @@ fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<V
         let mut text = String::new();
         for block in &blocks {
             let is_text = json::members(block).any(|entry| entry.is("type") && entry.value == b"\"text\"");
-            let said = json::members(block).find(|entry| entry.is("text")).and_then(|entry| json::text_of(entry.value));
+            let said = json::member(block, "text").and_then(json::text_of);
             text.push_str(&said.filter(|_| is_text).ok_or(())?);
         }
         out.extend_from_slice(br#"{"type":"text","text":"#);
@@ -286,8 +284,8 @@ fn sampled(method: Method, result: &[u8], revision: Revision) -> Result<Option<V
 pub(super) fn refused_for_urls(connection: &Connection, id: u64, data: &[u8]) {
     let Some(questions) = connection.questions.get().filter(|_| connection.modern().is_none()) else { return };
     let Some(upward) = connection.upward_of(id) else { return };
-    if let Some(urls) = json::members(data).find(|entry| entry.is("elicitations")) {
-        json::elements(urls.value).take(MAX_OPEN).for_each(|url| questions.opens(url, &upward));
+    if let Some(urls) = json::member(data, "elicitations") {
+        json::elements(urls).take(MAX_OPEN).for_each(|url| questions.opens(url, &upward));
     }
 }
 
@@ -297,13 +295,14 @@ pub(super) fn opened(connection: &Connection, line: &Bytes, index: &Index, param
     let (Some(params), Some(questions)) = (params, connection.questions.get()) else { return };
     let Ok(([Some(id)], _)) = pick(line, index, params, ["elicitationId"]) else { return };
     let id = id.of(line);
+    let Some(name) = json::text_of(id) else { return };
     let found = {
         let urls = &mut questions.state().urls;
-        let at = urls.iter().position(|(known, _)| json::text_of(known) == json::text_of(id));
+        let at = urls.iter().position(|(known, _)| **known == *name);
         at.and_then(|at| urls.remove(at))
     };
-    if let Some((id, upward)) = found {
-        upward.push_opened(id);
+    if let Some((_, upward)) = found {
+        upward.push_opened(Bytes::copy_from_slice(id));
     }
 }
 
@@ -337,5 +336,18 @@ mod tests {
         assert_eq!(said(texts, old).unwrap().unwrap(), r#"{"content":{"type":"text","text":"ab"},"model":"m"}"#);
         assert_eq!(said(r#"{"content":[{"type":"text","text":"a"},{"type":"tool_use"}]}"#, old), Err(()));
         assert_eq!(said(r#"{"content":{"type":"text","text":"a"}}"#, old), Ok(None));
+    }
+
+    #[test]
+    fn url1_a_name_that_is_no_text_is_no_name() {
+        let questions = Questions::new(Capabilities::default(), Roots::new(&Default::default()), TaskTracker::new());
+        let upward = Arc::new(Upward::default());
+        let names = || questions.state().urls.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+        for id in [r#""\ud800""#, "1", "null"] {
+            questions.opens(format!(r#"{{"elicitationId":{id}}}"#).as_bytes(), &upward);
+        }
+        assert_eq!(names(), [""; 0]);
+        questions.opens(br#"{"elicitationId":"\u0065-1"}"#, &upward);
+        assert_eq!(names(), ["e-1"]);
     }
 }

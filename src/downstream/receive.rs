@@ -219,9 +219,7 @@ impl Receiver {
     fn acknowledged(&self, line: &Bytes, params: Option<Part>) {
         let Some(params) = params else { return };
         let Ok(([filter, meta], _)) = pick(line, &self.index, params, ["notifications", "_meta"]) else { return };
-        let find = |object: Option<Span>, name| {
-            json::members(object?.of(line)).find(|entry| entry.is(name)).map(|entry| entry.value)
-        };
+        let find = |object: Option<Span>, name| json::member(object?.of(line), name);
         let Some(id) = find(meta, SUBSCRIPTION_ID).and_then(own_id) else { return };
         // A stream is about the ones or the others.
         let about = ["resourceSubscriptions", "taskIds"].map(|name| find(filter, name).unwrap_or(b"[]"));

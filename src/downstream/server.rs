@@ -32,7 +32,7 @@ use crate::caller::Caller;
 use crate::config::settings::ServerSettings;
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
-use crate::protocol::call::{Call, Input, Leg};
+use crate::protocol::call::{Call, Input, Leg, Target};
 use crate::protocol::code;
 use crate::protocol::headers::{self, HeaderParam};
 use crate::protocol::level::LogLevel;
@@ -101,7 +101,6 @@ pub enum Change {
 
 /// Where a host hears of changes of resources: where its requests go.
 pub struct Source {
-    server: Arc<Server>,
     client: Arc<Client>,
     /// It is not ended while somebody waits for its word.
     _held: Option<Held>,
@@ -119,14 +118,14 @@ impl Source {
         let connection = self.client.connection().await?;
         let _turn = match connection.modern() {
             Some(_) => None,
-            None => Some(self.server.wanting.lock().await),
+            None => Some(self.client.wanting.lock().await),
         };
         self.client.want(topic, native).await
     }
 
     /// Nobody wants to know of it any more, unless somebody does by now.
     pub async fn unwant(&self, topic: Topic, native: &str, is_wanted: impl FnOnce() -> bool) {
-        let _turn = self.server.wanting.lock().await;
+        let _turn = self.client.wanting.lock().await;
         if !is_wanted() {
             self.client.unwant(topic, native).await;
         }
@@ -164,8 +163,6 @@ pub struct Listed {
 pub struct Server {
     settings: Arc<ServerSettings>,
     base: Arc<Client>,
-    /// Who wants a resource and who no longer does take turns, so that the last word counts.
-    wanting: tokio::sync::Mutex<()>,
     leases: Leases,
     ground: Ground,
     gate: Gate,
@@ -250,12 +247,10 @@ impl Server {
         // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
         let (events, _) = mpsc::channel(1);
         let ground = Ground { events, ..ground };
-        let wanting = tokio::sync::Mutex::default();
         let (gate, roots) = (Gate::new(&settings.limits), Roots::new(&settings.roots));
         Arc::new(Self {
             settings,
             base,
-            wanting,
             leases: Leases::default(),
             ground,
             gate,
@@ -381,16 +376,27 @@ impl Server {
         })
     }
 
-    /// What it lists to this caller, of these kinds.
+    /// What it lists to this caller, of these kinds. One that could not be listed is left out; it fails when none could.
     pub async fn own_lists(&self, caller: &Caller, kinds: &[Kind]) -> Result<OwnLists, Fault> {
         let (connection, _, _held) = self.connection_for(caller).await?;
         let at = ListedAt { connection: Arc::downgrade(&connection), version: connection.changed.version() };
         let limit = self.settings.timeouts.start;
         let mut lists = Vec::with_capacity(kinds.len());
-        for &kind in kinds {
-            lists.push((kind, list::all(&connection, kind, limit).await?.pages));
+        let mut failed = None;
+        for (kind, listed) in list::each(&connection, kinds, limit).await {
+            match listed {
+                Ok(listed) => lists.push((kind, listed.pages)),
+                Err(fault) => {
+                    tracing::debug!(server = %self.key(), %fault, "its {kind}s could not be listed for one host");
+                    failed = Some(fault);
+                }
+            }
         }
-        Ok(OwnLists { at, lists })
+        match failed {
+            Some(fault) if lists.is_empty() => Err(fault),
+            // What failed is not asked for at each look: it keeps what is known until something changes.
+            _ => Ok(OwnLists { at, lists }),
+        }
     }
 
     /// Has its tools listed anew: it saw other headers in a call than it wanted (HDR-9).
@@ -401,19 +407,16 @@ impl Server {
     }
 
     /// Where all hear of what a server tells all of them.
-    pub fn source(self: &Arc<Self>) -> Source {
-        Source { server: Arc::clone(self), client: Arc::clone(&self.base), _held: None }
+    pub fn source(&self) -> Source {
+        Source { client: Arc::clone(&self.base), _held: None }
     }
 
     /// Where a caller hears of changes of resources. What a legacy server does for a caller it does on the connection of
     /// that caller, and tells of there; a modern one keeps nothing for anybody.
-    pub async fn source_for(self: &Arc<Self>, caller: &Caller) -> Result<Source, Fault> {
-        if !self.lists_apart(caller) {
-            return Ok(self.source());
-        }
+    pub async fn source_for(&self, caller: &Caller) -> Result<Source, Fault> {
         Ok(match self.connection_for(&self.narrowed(caller)).await? {
             (connection, _, Some(held)) if connection.modern().is_none() => {
-                Source { server: Arc::clone(self), client: Arc::clone(&held.0), _held: Some(held) }
+                Source { client: Arc::clone(&held.0), _held: Some(held) }
             }
             _ => self.source(),
         })
@@ -451,7 +454,7 @@ impl Server {
         let deadlines = Deadlines { idle, max: timeouts.call_max.max(idle) };
         let may_be_asked = matches!(call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
         let modern = connection.modern();
-        let of_task = matches!(call.method(), Method::TasksGet | Method::TasksUpdate | Method::TasksCancel);
+        let of_task = call.kind() == Target::Task;
         if of_task && modern.is_none() {
             // The word means something else there.
             let message = "it is of the legacy era now".to_owned();

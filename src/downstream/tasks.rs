@@ -123,8 +123,8 @@ impl Stand {
 /// The raw task object of an answer that says that a task was made, and its raw id.
 fn made(answer: &Answer) -> Option<(&[u8], &[u8])> {
     let Body::Result(spans) = answer.reply.body else { return None };
-    let task = json::members(spans.whole.of(&answer.reply.line)).find(|entry| entry.is("task"))?.value;
-    let id = json::members(task).find(|entry| entry.is("taskId") && entry.value.starts_with(b"\""))?.value;
+    let task = json::member(spans.whole.of(&answer.reply.line), "task")?;
+    let id = json::member(task, "taskId").filter(|id| id.starts_with(b"\""))?;
     Some((task, id))
 }
 

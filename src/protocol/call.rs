@@ -213,7 +213,7 @@ impl Call {
         };
         for entry in json::members(self.params.of(&self.line)) {
             if entry.is("argument") {
-                let find = |name| json::members(entry.value).find(|member| member.is(name)).map(|member| member.value);
+                let find = |name| json::member(entry.value, name);
                 if let (Some([b'"', name @ .., b'"']), Some(value)) = (find("name"), find("value")) {
                     push(name, value);
                 }
@@ -348,7 +348,7 @@ impl Call {
 
 /// The member of the params that names the item.
 #[expect(clippy::wildcard_enum_match_arm, reason = "most methods name no item")]
-const fn key(method: Method) -> &'static str {
+pub const fn key(method: Method) -> &'static str {
     match method {
         Method::Complete => "ref",
         Method::ResourcesRead | Method::Subscribe | Method::Unsubscribe => "uri",

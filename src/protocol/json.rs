@@ -499,6 +499,11 @@ pub fn members(object: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
+/// The raw value of the first member of that name of a raw object that was validated before.
+pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    members(object).find(|entry| entry.is(name)).map(|entry| entry.value)
+}
+
 /// The elements of a raw array that was validated before; nothing for any other value.
 pub fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = match skip_space(array, 0) {

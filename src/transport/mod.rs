@@ -3,6 +3,7 @@
 //! Knows no JSON beyond the newline between messages. A connection is a [`Channel`], and memory is as good as
 //! a pipe: [`Channel::pair`] gives the two ends of one that never leaves the process.
 
+pub mod bucket;
 mod channel;
 pub mod line;
 pub mod outbox;

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::bucket::Bucket;
 use crate::protocol::json::Span;
 use crate::protocol::level::LogLevel;
 use crate::protocol::method::Method;
@@ -114,9 +115,8 @@ struct State {
     asks_waker: Option<Waker>,
     /// The last value let in.
     last: Option<f64>,
-    /// Let in since `since`, less what time gave back.
-    spent: u32,
-    since: Option<Instant>,
+    /// How many were let in.
+    bucket: Bucket,
     /// Over the rate: the newest of those held back.
     held: Option<Progress>,
     /// Why the host gave up; empty when it did not say.
@@ -194,13 +194,13 @@ impl Upward {
 
     fn held_until(&self) -> Option<Instant> {
         let state = self.state();
-        state.held.as_ref().and(state.since).map(|since| since + REFILL)
+        state.held.as_ref().and(state.bucket.since).map(|since| since + REFILL)
     }
 
     /// The time of what was held back has come: it is the one that this time gave back.
     fn release(&self, now: Instant) -> Option<Happening> {
         let mut state = self.state();
-        state.since = Some(now);
+        state.bucket.since = Some(now);
         state.held.take().map(Happening::Progress)
     }
 
@@ -212,19 +212,14 @@ impl Upward {
             return;
         }
         state.last = Some(value);
-        let since = *state.since.get_or_insert(now);
-        let back = (now.duration_since(since).as_millis() / REFILL.as_millis()) as u32;
-        if back > 0 {
-            state.spent = state.spent.saturating_sub(back);
-            state.since = Some(since + REFILL * back);
-        }
-        if state.spent >= BURST {
+        state.bucket.refill(now, REFILL);
+        if state.bucket.spent >= BURST {
             if state.held.replace(progress).is_none() {
                 wake(state);
             }
             return;
         }
-        state.spent += 1;
+        state.bucket.spent += 1;
         state.held = None;
         enqueue(state, Happening::Progress(progress));
     }

@@ -74,7 +74,7 @@ pub(super) fn result(line: &[u8], spans: &ResultSpans, revision: Revision) -> Ve
 
 /// A raw result of a call inside of another result, for a modern host; `None` when it passes as it is.
 pub(super) fn inner(whole: &[u8]) -> Option<Vec<u8>> {
-    let find = |name| json::members(whole).find(|entry| entry.is(name)).map(|entry| entry.value);
+    let find = |name| json::member(whole, name);
     let structured = find("structuredContent").filter(|_| find("content").is_none());
     let is_foreign = |entry: &Entry<'_>| entry.name().is_some_and(|name| name.starts_with(RESERVED));
     if structured.is_none() && !find("_meta").is_some_and(|meta| json::members(meta).any(|entry| is_foreign(&entry))) {
@@ -102,11 +102,11 @@ pub(super) fn inner(whole: &[u8]) -> Option<Vec<u8>> {
 
 /// The content of a prompt's message, raw.
 fn message_content(message: &[u8]) -> Option<&[u8]> {
-    json::members(message).find(|entry| entry.is("content")).map(|entry| entry.value)
+    json::member(message, "content")
 }
 
 fn messages<'a>(line: &'a [u8], spans: &ResultSpans) -> Option<&'a [u8]> {
-    json::members(spans.whole.of(line)).find(|entry| entry.is("messages")).map(|entry| entry.value)
+    json::member(spans.whole.of(line), "messages")
 }
 
 /// Whether a filled-in prompt must be changed for hosts of this revision.
@@ -194,7 +194,7 @@ fn push_content(out: &mut Vec<u8>, content: &[u8], structured: Option<&[u8]>, re
 
 /// What a block that the host does not know becomes; `None` for all others.
 fn block(raw: &[u8], revision: Revision) -> Option<Vec<u8>> {
-    let find = |name| json::members(raw).find(|entry| entry.is(name)).map(|entry| entry.value);
+    let find = |name| json::member(raw, name);
     let text = |name| find(name).and_then(json::text_of).unwrap_or_default();
     let shown = match find("type")? {
         b"\"audio\"" if revision < Revision::V2025_03_26 => {

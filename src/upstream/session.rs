@@ -78,8 +78,6 @@ struct State {
     subscribed: Subscribed,
     /// What is told of them; made with the first.
     updates: Option<Arc<Updates>>,
-    /// What changed before that: it is told with it.
-    missed: BTreeSet<Kind>,
     /// The lists that it got last, by kind, and those that it was told of last.
     listed: [Option<Fingerprint>; 4],
     told: Seen,
@@ -138,7 +136,6 @@ impl Session {
             listens: Vec::new(),
             subscribed: Subscribed::default(),
             updates: None,
-            missed: BTreeSet::new(),
             listed: [None; 4],
             told: *gateway.changes(gateway.sight(&Principal::stdio(), PROFILE)).borrow(),
         };
@@ -336,7 +333,6 @@ impl Session {
                         // A session that is opened anew has set and subscribed to nothing, and is told nothing yet.
                         state.log_level = None;
                         state.initialized = false;
-                        state.missed.clear();
                         let before = state.subscribed.clear();
                         drop(state);
                         drop(before);
@@ -371,11 +367,9 @@ impl Session {
     fn notification(&self, line: &Bytes, index: &Index, method: Span, params: Option<Part>) {
         match Method::parse(method.of(line)) {
             Some(Method::Initialized) => {
-                let mut state = self.state();
-                state.initialized = true;
-                for kind in std::mem::take(&mut state.missed) {
-                    self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
-                }
+                self.state().initialized = true;
+                // What changed since the session was opened has waited for this.
+                self.lists_changed();
             }
             Some(Method::Cancelled) => self.cancel(line, index, params),
             Some(Method::RootsChanged) if self.state().legacy.is_some() => {
@@ -644,17 +638,16 @@ impl Session {
 
     /// Tells the host of the lists that have changed, unless it has the new ones already (SUB-1, SUB-2).
     pub(super) fn lists_changed(&self) {
-        let revision = self.state().legacy;
+        let revision = {
+            let state = self.state();
+            state.legacy.filter(|_| state.initialized)
+        };
         let now = revision.map(|revision| self.gateway.seen(&self.legacy_caller(revision)));
         let mut state = self.state();
-        let State { listens, listed, told, missed, initialized, .. } = &mut *state;
+        let State { listens, listed, told, .. } = &mut *state;
         if let Some(now) = now {
             for kind in changed(told, &now, listed) {
-                if *initialized {
-                    self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
-                } else {
-                    missed.insert(kind);
-                }
+                self.outbox.send(|out| out.extend_from_slice(&legacy::list_changed(kind)));
             }
             *told = now;
         }

@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// One end of a connection.
 pub(crate) struct End {
     /// Lists that it is asked for it answers with an error: what it lists to all is known.
-    unlisted: bool,
+    pub(crate) unlisted: bool,
     pub(crate) lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     leg: Leg,

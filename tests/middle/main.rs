@@ -28,4 +28,5 @@ mod rules;
 mod streams;
 mod tasks;
 mod told;
+mod whose;
 mod world;

@@ -384,7 +384,7 @@ async fn tsk9_a_legacy_host_has_nothing_of_it() {
 // Tools of legacy servers that can be called as tasks only.
 
 /// Plays a legacy server that takes calls as tasks, up to its list, or without one.
-async fn legacy_tasks(a: &mut End, lists: bool) -> Value {
+pub(crate) async fn legacy_tasks(a: &mut End, lists: bool) -> Value {
     let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
         "tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}}});
     if lists {

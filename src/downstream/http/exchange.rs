@@ -247,19 +247,17 @@ impl Exchange {
             None => collect(self.connection(), &mut answer, MAX_REFUSAL).await.unwrap_or_default(),
             Some(_) => Bytes::new(),
         };
-        let error = self.read_error(&body);
+        let (error, named) = self.read_error(&body).unzip();
         // SES-4. Some servers say it with 400, before they look at the message: one that names our request was read, and
         // may have been done.
-        let is_unnamed = || {
-            matches!(Message::read(&body, &mut Index::new()), Ok(Message::Error { id: None, .. })) || error.is_none()
-        };
         let says_session = || {
             let message = error.as_ref().and_then(|error| error.message);
             let text = message.and_then(|message| json::text_of(message.of(&body)));
             text.is_some_and(|text| text.to_ascii_lowercase().contains("session"))
         };
         if in_session
-            && (status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && is_unnamed() && says_session())
+            && (status == StatusCode::NOT_FOUND
+                || status == StatusCode::BAD_REQUEST && named == Some(false) && says_session())
         {
             self.connection().lose_session();
             return Err(Fault::SessionLost);
@@ -287,15 +285,15 @@ impl Exchange {
         }
     }
 
-    /// The JSON-RPC error of a refusal; its id may be missing (ENV-4).
-    fn read_error(&self, body: &Bytes) -> Option<crate::protocol::reply::ErrorSpans> {
+    /// The JSON-RPC error of a refusal, and whether it names our request: the id may be missing (ENV-4).
+    fn read_error(&self, body: &Bytes) -> Option<(crate::protocol::reply::ErrorSpans, bool)> {
         let mut index = Index::new();
         let Ok(Message::Error { id, error }) = Message::read(body, &mut index) else { return None };
         if id.is_some_and(|id| own_id(id.of(body)) != Some(self.id)) {
             return None;
         }
         match Body::error(body, &index, error) {
-            Ok(Body::Error(error)) => Some(error),
+            Ok(Body::Error(error)) => Some((error, id.is_some())),
             _ => None,
         }
     }

@@ -295,13 +295,12 @@ impl AsRef<[u8]> for Counted {
 
 /// An answer that waits to be written. A large one that has no room beside the others that nobody takes is not kept:
 /// the host gets an error instead.
-pub(super) fn counted(front: &Front, id: &[u8], message: Message) -> Message {
+pub(super) fn counted(budget: &Arc<Semaphore>, id: &[u8], message: Message) -> Message {
     let size: usize = message.iter().map(Bytes::len).sum();
     if size <= SMALL {
         return message;
     }
-    let held =
-        u32::try_from(units(size)).ok().and_then(|units| Arc::clone(&front.answers).try_acquire_many_owned(units).ok());
+    let held = u32::try_from(units(size)).ok().and_then(|units| Arc::clone(budget).try_acquire_many_owned(units).ok());
     let Some(held) = held.map(Arc::new) else {
         let mut pieces = Pieces::new();
         write::failure(&mut pieces, Some(id), &Failure::limit("Too many answers wait for their clients"));
@@ -311,7 +310,8 @@ pub(super) fn counted(front: &Front, id: &[u8], message: Message) -> Message {
         ..SHARED => bytes,
         _ => Bytes::from_owner(Counted { bytes, _held: Arc::clone(&held) }),
     };
-    message.into_iter().map(count).collect()
+    // What is no line yet would be copied when it becomes an event, and the copy is not counted.
+    message.iter().map(one_line).map(count).collect()
 }
 
 /// A request's body.

@@ -5,6 +5,7 @@ use http::HeaderName;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use crate::gateway::Failure;
+use crate::protocol::call;
 use crate::protocol::headers::decode_name;
 use crate::protocol::json::{self, Index};
 use crate::protocol::message::{Part, pick};
@@ -33,9 +34,14 @@ pub(super) fn check(
     let known = Method::parse(method);
     same(headers, &METHOD, known.map_or(method, |known| known.as_str().as_bytes()), Failure::header_mismatch)?;
     let member = match known {
-        Some(Method::ToolsCall | Method::PromptsGet) => "name",
-        Some(Method::ResourcesRead) => "uri",
-        Some(Method::TasksGet | Method::TasksUpdate | Method::TasksCancel) => "taskId",
+        Some(
+            method @ (Method::ToolsCall
+            | Method::PromptsGet
+            | Method::ResourcesRead
+            | Method::TasksGet
+            | Method::TasksUpdate
+            | Method::TasksCancel),
+        ) => call::key(method),
         _ => return Ok(()),
     };
     let named = params.and_then(|params| pick(line, index, params, [member]).ok()).and_then(|([named], _)| named);

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
 use super::front::{Front, Who, not_allowed};
 use super::headers::{Accept, LAST_EVENT, SESSION};
-use super::post::{one, session_of};
+use super::post::{one, session_of, whole};
 use super::session::{Session, Step};
 use super::stream::{Message as Sent, Settled, Stream};
 use crate::gateway::Failure;
@@ -83,12 +83,12 @@ pub(super) async fn request(
 ) -> Response<Reply> {
     let id = line.slice(id.range());
     let begun = session.step(line, index, &id, method, params).and_then(|step| match step {
-        Step::Now(pieces) => Ok(Err(pieces)),
+        Step::Now(answer) => Ok(Err(answer)),
         Step::Run(mut task, caller) => Ok(Ok((session.enter(id.clone(), &mut task)?, task, caller))),
     });
     let (running, task, caller) = match begun {
         Ok(Ok(begun)) => begun,
-        Ok(Err(pieces)) => return one(front, accept, StatusCode::OK, &id, pieces),
+        Ok(Err(answer)) => return whole(front, accept, StatusCode::OK, answer),
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
     let stream = session.new_stream(!accept.events);
@@ -139,8 +139,8 @@ pub(super) async fn batch(
                     Ok(None) => session.step(&element, index, id.of(&element), method, params),
                 };
                 let begun = begun.and_then(|step| match step {
-                    Step::Now(pieces) => {
-                        stream.owe().give(pieces.finish());
+                    Step::Now(answer) => {
+                        stream.owe().give(answer);
                         Ok(())
                     }
                     Step::Run(mut task, caller) => {
@@ -192,7 +192,7 @@ fn answer(
         Settled::Answers(answers) if answers.is_empty() => body::events(&front.limits, Pipe::default(), async {}),
         Settled::Answers(answers) if accept.json => {
             let whole: Sent = match id {
-                Some(id) => body::counted(front, id, answers.into_iter().flatten().collect()),
+                Some(_) => answers.into_iter().flatten().collect(),
                 None => {
                     let comma = || Bytes::from_static(b",");
                     let mut whole = vec![Bytes::from_static(b"[")];
@@ -209,7 +209,7 @@ fn answer(
         Settled::Answers(answers) => {
             let pipe = Pipe::default();
             for answer in answers {
-                pipe.push(None, id.map_or_else(|| answer.clone(), |id| body::counted(front, id, answer.clone())));
+                pipe.push(None, answer);
             }
             body::events(&front.limits, pipe, async {})
         }

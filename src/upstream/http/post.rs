@@ -12,6 +12,7 @@ use super::headers::{self, Accept, SESSION};
 use super::legacy;
 use super::session::Session;
 use super::stateless::{self, Asked};
+use super::stream::Message as Sent;
 use crate::gateway::Failure;
 use crate::protocol::json::Index;
 use crate::protocol::message::{Message, NoMessage, Why};
@@ -116,7 +117,11 @@ pub(super) fn session_of(front: &Front, who: &Who, headers: &HeaderMap) -> Resul
 
 /// One message as the whole answer: JSON, or the only event for who takes nothing else (HTTP-3).
 pub(super) fn one(front: &Front, accept: Accept, status: StatusCode, id: &[u8], pieces: Pieces) -> Response<Reply> {
-    let message = body::counted(front, id, pieces.finish());
+    whole(front, accept, status, body::counted(&front.answers, id, pieces.finish()))
+}
+
+/// The same, of what is counted already.
+pub(super) fn whole(front: &Front, accept: Accept, status: StatusCode, message: Sent) -> Response<Reply> {
     if accept.json {
         return body::json(status, message);
     }

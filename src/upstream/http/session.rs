@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::body::{Pieces, Pipe};
+use super::body::{self, Pieces, Pipe};
 use super::front::{Front, Who};
-use super::stream::{General, Owed, Stream, What};
+use super::stream::{General, Message as Sent, Owed, Stream, What};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
 use crate::ident::Kind;
@@ -57,6 +57,8 @@ pub(super) struct Session {
     capabilities: Capabilities,
     gateway: Arc<Gateway>,
     tasks: TaskTracker,
+    /// See [`Front::answers`].
+    answers: Arc<Semaphore>,
     asked: Arc<Asked>,
     /// What belongs to no request, or all (HTTP+SSE).
     pub(super) general: Arc<General>,
@@ -137,7 +139,7 @@ impl Drop for Reading {
 
 /// How a request is served.
 pub(super) enum Step {
-    Now(Pieces),
+    Now(Sent),
     Run(Task, Caller),
 }
 
@@ -271,7 +273,7 @@ impl Session {
                 drop(held);
             }
             write::result(&mut pieces, id, self.revision, "");
-            return Ok(Step::Now(pieces));
+            return Ok(Step::Now(pieces.finish()));
         }
         let work = Work::read(Era::Legacy, known, line, index, params)?.ok_or_else(unknown)?;
         let caller = self.caller();
@@ -281,7 +283,7 @@ impl Session {
             let done = list.map(Done::List);
             self.note(&done);
             write::done(&mut pieces, id, self.revision, &done);
-            return Ok(Step::Now(pieces));
+            return Ok(Step::Now(body::counted(&self.answers, id, pieces.finish())));
         }
         Ok(Step::Run(Task::Work(work), caller))
     }
@@ -363,9 +365,10 @@ impl Session {
         if running.upward.is_given_up() {
             return;
         }
+        let answer = body::counted(&self.answers, &running.id, pieces.finish());
         // Its id is free when the host reads the answer, so the place goes first (ENV-2).
         drop(running);
-        owed.give(pieces.finish());
+        owed.give(answer);
     }
 
     /// SES-6: what happens to a request is told on its own stream.
@@ -460,11 +463,21 @@ impl Session {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let Opened { revision, capabilities, members } =
             legacy::open(&front.gateway, front.gateway.sight(&who.principal, who.profile), params)?;
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller {
+            principal: who.principal.clone(),
+            profile: who.profile,
+            revision,
+            capabilities: capabilities.clone(),
+            log_level: None,
+            session: Some(number),
+        };
         let state = State {
             initialized: false,
             log_level: None,
             listed: [None; 4],
-            told: *front.gateway.changes(front.gateway.sight(&who.principal, who.profile)).borrow(),
+            // What servers list to it alone may be known from another session of the same caller.
+            told: front.gateway.seen(&caller),
             subscribed: Subscribed::default(),
             running: HashMap::default(),
             bytes: 0,
@@ -475,12 +488,13 @@ impl Session {
         };
         let session = Self {
             name: "".into(),
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            number,
             who,
             revision,
             capabilities,
             gateway: Arc::clone(&front.gateway),
             tasks: front.tasks.clone(),
+            answers: Arc::clone(&front.answers),
             asked: Arc::default(),
             general,
             updates: Arc::default(),
@@ -488,9 +502,6 @@ impl Session {
             ended: CancellationToken::new(),
             state: Mutex::new(state),
         };
-        // What servers list to it alone may be known from another session of the same caller.
-        let told = session.gateway.seen(&session.caller());
-        session.state().told = told;
         Ok((session, members))
     }
 
@@ -498,8 +509,8 @@ impl Session {
     pub(super) fn ask(self: &Arc<Self>, line: &Bytes, index: &Index, id: Span, method: Span, params: Option<Part>) {
         let raw = id.of(line);
         let begun = self.step(line, index, raw, method, params).and_then(|step| match step {
-            Step::Now(pieces) => {
-                self.general.push(pieces.finish(), What::Answer);
+            Step::Now(answer) => {
+                self.general.push(answer, What::Answer);
                 Ok(())
             }
             Step::Run(mut task, caller) => {

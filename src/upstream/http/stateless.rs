@@ -86,7 +86,7 @@ pub(super) async fn request(
     match first.await {
         Some(done) if pipe.is_empty() => answer(front, accept, &id, revision, &done),
         first => {
-            let (out, counts) = (pipe.clone(), Arc::clone(front));
+            let (out, counts) = (pipe.clone(), Arc::clone(&front.answers));
             body::events(&front.limits, pipe, async move {
                 let done = match first {
                     Some(done) => done,
