@@ -10,7 +10,7 @@ use onegate::config::settings::{
     ServerSettings, Settings, TelemetrySettings,
 };
 use onegate::ident::{Kind, Principal, ServerKey};
-use onegate::policy::{Ask, Charge, Clock, Extent, Policy};
+use onegate::policy::{Ask, Charge, Clock, Extent, Origin, Policy};
 
 const RULES: usize = 1000;
 const ARGUMENTS: &[u8] = br#"{"encoding":"utf8","path":"/srv/docs/a/../b/c.txt","head":100}"#;
@@ -65,7 +65,7 @@ fn decide(c: &mut Criterion) {
     };
     for (name, limits) in [("arguments", vec![]), ("arguments-and-limit", vec![limit])] {
         let policy = Policy::compile(&settings(limits), &clock).expect("it compiles");
-        let terms = policy.terms(policy.class_of(&who), 0, Kind::Tool, "fetch");
+        let terms = policy.terms(policy.class_of(&who), 0, Kind::Tool, "fetch", Origin::Listed);
         let ask = Ask { principal: &who, arguments: ARGUMENTS, extent: Extent::Whole, charge: Charge::Call };
         assert!(policy.decide(&ask, &terms).outcome.is_ok());
         group.bench_function(name, |b| {
@@ -77,7 +77,7 @@ fn decide(c: &mut Criterion) {
         // What no table has: a URI that only a template matches.
         group.bench_function(format!("{name}-not-listed"), |b| {
             b.iter(|| {
-                let terms = policy.terms(policy.class_of(&who), 0, Kind::Tool, black_box("fetch"));
+                let terms = policy.terms(policy.class_of(&who), 0, Kind::Tool, black_box("fetch"), Origin::Listed);
                 policy.decide(black_box(&ask), &terms)
             });
         });

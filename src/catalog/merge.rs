@@ -23,7 +23,7 @@ use super::render::{Class, Needs, Published, render};
 use super::shelf::{Entry, Shelf};
 use super::uri::{Listed, Site, UriRoute, Uris};
 use crate::ident::{Kind, ServerKey};
-use crate::policy::{Policy, Reason, Terms, View};
+use crate::policy::{Origin, Policy, Reason, Terms, View};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
 
@@ -419,7 +419,7 @@ fn candidates<'a>(parts: &[&Contribution<'a>], kind: Kind, policy: &Policy, view
         let items = part.parts[kind.index()].map_or(&[][..], |part| part.items());
         found.extend(items.iter().enumerate().map(|(item, definition)| {
             let native = &definition.native;
-            let terms = Arc::new(policy.terms(view.class(), part.server, kind, native));
+            let terms = Arc::new(policy.terms(view.class(), part.server, kind, native, Origin::Listed));
             let hidden = if !terms.is_visible() {
                 Some(Hidden::Refused(Reason::NotAllowed))
             } else if definition.hide {

@@ -56,6 +56,14 @@ where = [{ pointer = "/n" }, { equals = 1 }, { pointer = "/n", range = [2, 1] },
 [[policy.limit]]
 target = ["a/tool/*"]
 burst = 2
+[[policy.limit]]
+target = ["a/tool/*"]
+rate = "1/d"
+burst = 367
+[[policy.limit]]
+target = ["a/tool/*"]
+rate = "1/d"
+burst = 366
 "#,
     );
     for part in [
@@ -68,6 +76,7 @@ burst = 2
         "policy.rule[0].where[3]: `absent` excludes",
         "policy.limit[0]: limits nothing",
         "policy.limit[0].burst: means nothing without",
+        "policy.limit[1].burst: a burst of 367 at 1/d comes back in 367 days",
     ] {
         assert!(faults.contains(part), "{part}: {faults}");
     }

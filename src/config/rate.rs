@@ -28,6 +28,15 @@ fn parse(text: &str) -> Option<Rate> {
     (count.get() <= 1_000_000_000).then_some(Rate { count, per: Duration::from_secs(*seconds) })
 }
 
+/// Why a burst is none of this rate: what is charged ahead must come back in a time that somebody waits for, and that
+/// can be counted in nanoseconds.
+pub(super) fn burst_problem(rate: Rate, burst: u32) -> Option<String> {
+    const LONGEST_DAYS: u128 = 366;
+    let days = rate.per.as_nanos() / u128::from(rate.count.get()) * u128::from(burst) / (86_400 * 1_000_000_000);
+    (days > LONGEST_DAYS)
+        .then(|| format!("a burst of {burst} at {rate} comes back in {days} days; {LONGEST_DAYS} at most"))
+}
+
 /// Why a text is no rate.
 pub(super) fn problem(text: &str) -> Option<String> {
     parse(text)

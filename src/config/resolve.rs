@@ -22,7 +22,7 @@ use super::settings::{
     EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach, ServerFault, ServerLimits,
     ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
-use super::{launch, period, remote, rules};
+use super::{launch, period, rate, remote, rules};
 
 /// What resolving gave.
 pub(super) struct Resolved {
@@ -151,6 +151,11 @@ impl Resolver<'_> {
             let at = join(&join(&path, "limits"), "burst");
             self.faults.push(self.fault(&at, "means nothing without a `rate`".to_owned()));
         }
+        if let (Some(rate), Some(burst)) = (server.limits.rate, server.limits.burst)
+            && let Some(message) = rate::burst_problem(rate.0, burst)
+        {
+            self.faults.push(self.fault(&join(&join(&path, "limits"), "burst"), message));
+        }
         let overrides = self.overrides(std::mem::take(&mut server.r#override), &path);
         for (kind, items) in [
             ("tools", &server.tools),
@@ -200,18 +205,12 @@ impl Resolver<'_> {
 
     /// The effective prefix: unique, and short enough that a shortened name fits (tool-naming, minimum budget).
     fn prefix(&mut self, key: &ServerKey, server: &schema::Server, path: &str, budget: usize) -> String {
-        // Prefix, `__`, one character, `-` and eight of a hash.
-        const REST: usize = 2 + 1 + 9;
         let prefix = server.prefix.clone().unwrap_or_else(|| key.to_string());
         let at = match server.prefix {
             Some(_) => join(path, "prefix"),
             None => path.to_owned(),
         };
-        if !prefix.is_empty() && prefix.len() + REST > budget {
-            let message = format!(
-                "the prefix `{prefix}` is too long for gateway.name_budget = {budget}: {} is the longest",
-                budget - REST
-            );
+        if let Some(message) = prefix_problem(&prefix, budget, "gateway.name_budget") {
             self.faults.push(self.fault(&at, message));
         }
         if self.is_faulty(&join(path, "prefix")) {
@@ -359,6 +358,14 @@ impl Resolver<'_> {
         }
         ServerFault { key: path.to_owned(), message: message.to_owned() }
     }
+}
+
+/// Why a prefix leaves no room for a shortened name within the budget that stands at `key` (tool-naming, minimum budget).
+pub(super) fn prefix_problem(prefix: &str, budget: usize, key: &str) -> Option<String> {
+    // `__`, one character, `-` and eight of a hash.
+    const REST: usize = 2 + 1 + 9;
+    let fits = prefix.is_empty() || prefix.len() + REST <= budget;
+    (!fits).then(|| format!("the prefix `{prefix}` is too long for {key} = {budget}: {} is the longest", budget - REST))
 }
 
 /// Was something at or below `path` refused before? Then what follows from it is not said again.

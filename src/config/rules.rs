@@ -10,6 +10,7 @@ use url::Host;
 use super::check::{self, join};
 use super::fault::{Fault, Note, nearest};
 use super::ground::Ground;
+use super::rate;
 use super::resolve::is_faulty;
 use super::schema;
 use super::serving::Serving;
@@ -87,6 +88,11 @@ impl Rules<'_, '_> {
             rate: written.attempts.rate.map_or(usual.rate, |rate| rate.0),
             burst: count(written.attempts.burst).unwrap_or(usual.burst),
         };
+        if let Some(message) = rate::burst_problem(attempts.rate, attempts.burst.get())
+            && !faulty
+        {
+            self.fault("policy.attempts.burst", &message);
+        }
         let rules: Vec<RuleSettings> =
             written.rule.into_iter().enumerate().filter_map(|(n, rule)| self.rule(n, rule)).collect();
         let limits = written.limit.into_iter().enumerate().filter_map(|(n, limit)| self.limit(n, limit)).collect();
@@ -249,6 +255,11 @@ impl Rules<'_, '_> {
         }
         if written.burst.is_some() && written.rate.is_none() && !faulty {
             self.fault(&join(&path, "burst"), "means nothing without a `rate`");
+        }
+        if let (Some(rate), Some(burst)) = (written.rate, written.burst)
+            && let Some(message) = rate::burst_problem(rate.0, burst)
+        {
+            self.fault(&join(&path, "burst"), &message);
         }
         if self.faults.len() > before {
             return None;

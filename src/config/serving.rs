@@ -16,7 +16,7 @@ use crate::ident::{Secret, ServerKey};
 use super::check::join;
 use super::fault::{Fault, Note, nearest};
 use super::ground::{Findings, Ground, Maker};
-use super::resolve::is_faulty;
+use super::resolve::{is_faulty, prefix_problem};
 use super::schema::{Auth, Http, Key, Mode, Profile};
 use super::settings::{
     ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, ProfileSettings, Reach, ServerSettings, TlsSettings,
@@ -120,7 +120,18 @@ impl Front<'_, '_> {
             }
             servers
         });
-        ProfileSettings { name, servers, tools: ItemFilter { allow: profile.tools.allow, deny: profile.tools.deny } }
+        let name_budget = profile.name_budget.map(usize::from);
+        if let Some(budget) = name_budget {
+            let shown = |server: &&ServerSettings| servers.as_ref().is_none_or(|shown| shown.contains(&server.key));
+            let at = join(&join("profiles", &name), "name_budget");
+            for server in enabled.iter().filter(shown) {
+                if let Some(message) = prefix_problem(&server.prefix, budget, &at) {
+                    self.fault(&at, message);
+                }
+            }
+        }
+        let tools = ItemFilter { allow: profile.tools.allow, deny: profile.tools.deny };
+        ProfileSettings { name, servers, tools, name_budget }
     }
 
     /// Where is listened, and who may come in: decided together, because an open door must not face the network.

@@ -233,6 +233,8 @@ pub struct ProfileSettings {
     pub servers: Option<Vec<ServerKey>>,
     /// Which tools it shows, as `<server>/<native name>`.
     pub tools: ItemFilter,
+    /// Longest name of a tool here; `None` = as everywhere.
+    pub name_budget: Option<usize>,
 }
 
 impl ProfileSettings {
@@ -241,7 +243,7 @@ impl ProfileSettings {
 
     /// A default profile that shows everything.
     pub fn everything() -> Self {
-        Self { name: Self::DEFAULT.to_owned(), servers: None, tools: ItemFilter::default() }
+        Self { name: Self::DEFAULT.to_owned(), servers: None, tools: ItemFilter::default(), name_budget: None }
     }
 }
 

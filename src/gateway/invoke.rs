@@ -19,7 +19,7 @@ use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming};
 use crate::downstream::{Answer, Fault, Item, Server, Topic};
 use crate::ident::{Kind, ServerKey};
-use crate::policy::{Ask, Charge, Extent, Permit, Refusal, Terms};
+use crate::policy::{Ask, Charge, Extent, Origin, Permit, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
 use crate::protocol::headers::{self, HeaderParam};
@@ -239,10 +239,11 @@ impl Gateway {
                         (catalogue.resolve_uri(name, learned)?, Kind::Resource)
                     }
                 };
-                let mut terms = self.terms(caller, route.server, kind, &route.native)?;
+                let origin = origin(catalogue, kind, route.server, &route.native);
+                let mut terms = self.terms(caller, route.server, kind, &route.native, origin)?;
                 if call.method() == Method::Complete && kind == Kind::Resource {
                     // Its server may know it as a template, whatever the spelling.
-                    terms = self.terms(caller, route.server, Kind::Template, &route.native)?;
+                    terms = self.terms(caller, route.server, Kind::Template, &route.native, Origin::Named)?;
                 }
                 let mut native = Vec::with_capacity(route.native.len() + 2);
                 json::push_string(&mut native, &route.native);
@@ -269,15 +270,22 @@ impl Gateway {
         if anothers || !view.is_open() || !self.policy.is_open(view.class(), server, Kind::Tool) || known() {
             return None;
         }
-        let terms = self.terms(caller, server, Kind::Tool, name)?;
+        let terms = self.terms(caller, server, Kind::Tool, name, Origin::Named)?;
         let mut native = Vec::with_capacity(name.len() + 2);
         json::push_string(&mut native, name);
         Some(Way { server, native: native.into(), mirror: None, task: false, given: None, terms })
     }
 
     /// What holds for an item that no table has; nothing where the caller may not know of it.
-    pub(super) fn terms(&self, caller: &Caller, server: usize, kind: Kind, native: &str) -> Option<Arc<Terms>> {
-        let terms = self.policy.terms(self.policy.class_of(&caller.principal), server, kind, native);
+    pub(super) fn terms(
+        &self,
+        caller: &Caller,
+        server: usize,
+        kind: Kind,
+        native: &str,
+        origin: Origin,
+    ) -> Option<Arc<Terms>> {
+        let terms = self.policy.terms(self.policy.class_of(&caller.principal), server, kind, native, origin);
         terms.is_visible().then(|| Arc::new(terms))
     }
 
@@ -344,7 +352,8 @@ impl Gateway {
         }
         let route = catalogue.resolve_uri(uri, learned);
         let found = route.and_then(|route| {
-            let terms = self.terms(caller, route.server, Kind::Resource, &route.native)?;
+            let origin = origin(&catalogue, Kind::Resource, route.server, &route.native);
+            let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin)?;
             Some((route, terms))
         });
         let Some((route, terms)) = found else {
@@ -536,4 +545,9 @@ fn check_read(
         }
     }
     check(server, answer, caller.revision)
+}
+
+/// Whether a server lists an item.
+fn origin(catalogue: &Catalogue, kind: Kind, server: usize, native: &str) -> Origin {
+    if catalogue.lists(kind, server, native) { Origin::Listed } else { Origin::Named }
 }

@@ -380,7 +380,7 @@ impl Lists {
                 parts: Kind::ALL.map(|kind| lists[kind.index()].as_ref()),
             })
             .collect();
-        Catalogue::build(&contributions, &self.policy, self.budget, view)
+        Catalogue::build(&contributions, &self.policy, view.name_budget().unwrap_or(self.budget), view)
     }
 
     /// Counts changes of what servers list to all.

@@ -9,7 +9,7 @@ use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
 use crate::downstream::Server;
 use crate::ident::Kind;
-use crate::policy::{Ask, Charge, Decision, Extent, Permit, Reason, Refusal, Terms};
+use crate::policy::{Ask, Charge, Decision, Extent, Origin, Permit, Reason, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::json;
 use crate::protocol::method::Method;
@@ -51,13 +51,26 @@ impl Gateway {
         outcome
     }
 
-    /// The same for a question about a task that a call made: its tool must still be one that the caller may use; what it
-    /// was called with is not asked again, and costs nothing more.
-    pub(super) fn admit_task(&self, caller: &Caller, server: usize, tool: &str) -> Option<Permit> {
-        let terms = self.terms(caller, server, Kind::Tool, tool)?;
-        let (extent, charge) = (Extent::Partial, Charge::Nothing);
-        let ask = Ask { principal: &caller.principal, arguments: b"{}", extent, charge };
-        self.decided(&ask, &terms, &self.servers[server]).ok()
+    /// The same for a question about a task that a call made: its tool must still be one that the caller may use, or the
+    /// task is unknown; what it was called with is not asked again.
+    pub(super) fn admit_task(
+        &self,
+        caller: &Caller,
+        server: usize,
+        tool: &str,
+        charge: Charge,
+    ) -> Option<Result<Permit, (usize, Refusal)>> {
+        let terms = self.terms(caller, server, Kind::Tool, tool, Origin::Listed)?;
+        let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Partial, charge };
+        match self.decided(&ask, &terms, &self.servers[server]) {
+            Err(refusal) if refusal.is_hidden() => None,
+            decided => Some(decided.map_err(|refusal| (server, refusal))),
+        }
+    }
+
+    /// What a host is told whose question about a task is refused.
+    pub(super) fn refused_task(&self, (server, refusal): &(usize, Refusal)) -> Failure {
+        Failure::refused(self.servers[*server].key(), refusal, text(refusal))
     }
 
     /// The same for a host that wants to know of changes.

@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::config::settings::OverrideSettings;
 use crate::downstream::{Answer, Fault, Item, Topic};
 use crate::ident::Kind;
-use crate::policy::Permit;
+use crate::policy::{Charge, Permit, Refusal};
 use crate::protocol::call::{Call, Input};
 use crate::protocol::code;
 use crate::protocol::json;
@@ -104,7 +104,7 @@ impl Gateway {
     }
 
     /// The task of an id that this caller was given, unless its tool must not be known any more (TSK-1, TSK-5).
-    fn open_task(&self, exposed: &str, caller: &Caller) -> Option<Task> {
+    fn open_task(&self, exposed: &str, caller: &Caller, charge: Charge) -> Option<Result<Task, (usize, Refusal)>> {
         let handle: Handle = self.seal.open(Purpose::Task, exposed.strip_prefix(PREFIX)?)?;
         if handle.version != VERSION || handle.principal != caller.principal.as_str() {
             return None;
@@ -118,8 +118,8 @@ impl Gateway {
         if self.lists.overrides_of(server).iter().any(hidden) {
             return None;
         }
-        let permit = self.admit_task(caller, server, &handle.tool)?;
-        Some(Task { server, native: handle.native, permit })
+        let permit = self.admit_task(caller, server, &handle.tool, charge)?;
+        Some(permit.map(|permit| Task { server, native: handle.native, permit }))
     }
 
     /// Serves a request about a task. Dropping the future cancels it.
@@ -130,10 +130,14 @@ impl Gateway {
         if let Some(after) = self.policy.is_flooding(&caller.principal) {
             return Err(Failure::flood(after));
         }
-        let task = json::text_of(call.target()).and_then(|id| self.open_task(&id, caller));
-        let Some(Task { server: index, native, permit }) = task else {
-            self.policy.count_unknown(&caller.principal);
-            return Err(Failure::unknown_task());
+        let Some(id) = json::text_of(call.target()) else { return Err(Failure::unknown_task()) };
+        let Task { server: index, native, permit } = match self.open_task(&id, caller, Charge::Server) {
+            Some(Ok(task)) => task,
+            Some(Err(refusal)) => return Err(self.refused_task(&refusal)),
+            None => {
+                self.policy.count_unknown(&caller.principal);
+                return Err(Failure::unknown_task());
+            }
         };
         let input = if call.method() == Method::TasksUpdate {
             let responses = call.input().responses;
@@ -190,7 +194,7 @@ impl Gateway {
         caller: &Caller,
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Failure> {
-        let Some(task) = self.open_task(exposed, caller) else { return Ok(None) };
+        let Some(Ok(task)) = self.open_task(exposed, caller, Charge::Nothing) else { return Ok(None) };
         if self.lists.offers_of(task.server).is_none() {
             self.lists.settle_server(task.server, Kind::Tool, Instant::now() + LIST_DEADLINE).await;
         }
@@ -206,7 +210,7 @@ impl Gateway {
 
     /// What a server told of a task, for the host that watches it under this id; nothing when it must not be told.
     pub fn task_news(&self, exposed: &str, caller: &Caller, state: &Bytes) -> Option<TaskState> {
-        let task = self.open_task(exposed, caller)?;
+        let task = self.open_task(exposed, caller, Charge::Nothing)?.ok()?;
         let mut id = Vec::with_capacity(exposed.len() + 2);
         json::push_string(&mut id, exposed);
         let told = self.state_of("complete", caller, task.server, &id, state, state);

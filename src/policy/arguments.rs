@@ -97,11 +97,11 @@ impl Condition {
         match (step, value.first()) {
             (None, Some(b'[')) => json::elements(value).all(|element| self.walk(element, rest, extent)),
             (Some(name), Some(b'{')) => {
-                let mut found = json::members(value).filter(|entry| entry.is(name));
+                let mut found = json::members(value).filter(|entry| is_read_as(entry, name));
                 match (found.next(), found.next()) {
-                    (Some(entry), None) => self.walk(entry.value, rest, extent),
-                    // Which of the two a server takes is not known.
-                    (Some(_), Some(_)) => false,
+                    (Some(entry), None) if entry.is(name) => self.walk(entry.value, rest, extent),
+                    // Which of them a server takes is not known: some do not look at the case of letters.
+                    (Some(_), _) => false,
                     (None, _) => self.missing(extent),
                 }
             }
@@ -109,11 +109,14 @@ impl Condition {
                 // As RFC 6901 has it: a number without leading zeros.
                 let plain =
                     name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0'));
-                let element = name.parse().ok().filter(|_| plain).and_then(|at| json::elements(value).nth(at));
+                let Some(at) = name.parse().ok().filter(|_| plain) else { return false };
+                let element = json::elements(value).nth(at);
                 element.map_or_else(|| self.missing(extent), |element| self.walk(element, rest, extent))
             }
-            // A text of which nothing is known yet.
-            _ => self.wants_nothing() && !value.starts_with(b"{"),
+            // Some servers read a text as the JSON that it holds; what a user completes is a text as yet.
+            (_, Some(b'"')) => self.wants_nothing() && extent == Extent::Partial,
+            (_, Some(b'{')) => false,
+            _ => self.wants_nothing(),
         }
     }
 
@@ -141,12 +144,27 @@ impl Check {
                 .is_some_and(|path| folders.iter().any(|folder| path.starts_with(folder))),
             Self::UrlHost(hosts) => json::text_of(value).is_some_and(|text| is_at(&text, hosts)),
             Self::NoExtra(names) => {
-                extent == Extent::Partial
-                    || value.starts_with(b"{")
-                        && json::members(value).all(|entry| names.iter().any(|name| entry.is(name)))
+                let named = |entry: json::Entry<'_>| names.iter().any(|name| entry.is(name));
+                match value.first() {
+                    Some(b'{') => json::members(value).all(named),
+                    // What a user completes is a text as yet.
+                    _ => extent == Extent::Partial && value.starts_with(b"\""),
+                }
             }
         }
     }
+}
+
+/// Whether some server takes a member for the one of this name: exactly, or without regard to case as some decoders do.
+fn is_read_as(entry: &json::Entry<'_>, name: &str) -> bool {
+    let Some(written) = entry.name() else { return false };
+    if written.is_ascii() && name.is_ascii() {
+        return written.eq_ignore_ascii_case(name);
+    }
+    // Some letters are the upper case of one and the lower case of another: ſ, K.
+    let fold =
+        |text: &str| -> String { text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect() };
+    fold(&written) == fold(name)
 }
 
 /// Whether a raw value is this one. Numbers are compared as numbers.
@@ -310,7 +328,44 @@ mod tests {
             &[r#"{"a":"1"}"#, r#"{"a":2}"#],
         );
         check("/a", Wanted::Absent, &["{}", r#"{"b":1}"#], &[r#"{"a":null}"#, r#"{"\u0061":1}"#]);
-        check("/a/b", Wanted::Absent, &["{}", r#"{"a":{}}"#, r#"{"a":1}"#], &[r#"{"a":{"b":1}}"#]);
+        check(
+            "/a/b",
+            Wanted::Absent,
+            &["{}", r#"{"a":{}}"#, r#"{"a":1}"#, r#"{"a":null}"#],
+            &[r#"{"a":{"b":1}}"#, r#"{"a":[{"b":1}]}"#, r#"{"a":"{\"b\":1}"}"#, r#"{"a":{"B":1}}"#],
+        );
+    }
+
+    /// E-23: decoders that do not look at case take the last of several, and one alone.
+    #[test]
+    fn e23_a_name_in_other_letters_is_no_way_round() {
+        let under = || Wanted::PathUnder(vec!["/srv".into()]);
+        check(
+            "/path",
+            under(),
+            &[r#"{"path":"/srv/a"}"#, r#"{"path":"/srv/a","paths":"/etc"}"#],
+            &[r#"{"path":"/srv/a","Path":"/etc"}"#, r#"{"PATH":"/etc","path":"/srv/a"}"#, r#"{"Path":"/srv/a"}"#],
+        );
+        let optional = condition("/task", true, vec![Wanted::Equals(Scalar::Text("x".into()))]);
+        for (text, fits) in [
+            ("{}", true),
+            (r#"{"task":"x"}"#, true),
+            (r#"{"tas\u212a":"y"}"#, false),
+            (r#"{"ta\u017fk":"y"}"#, false),
+            (r#"{"TASK":"x"}"#, false),
+        ] {
+            assert_eq!(optional.fits(text.as_bytes(), Extent::Whole), fits, "{text}");
+        }
+        let nested = condition("/opts/path", true, vec![under()]);
+        for (text, fits) in [
+            ("{}", true),
+            (r#"{"opts":{}}"#, true),
+            (r#"{"opts":[{"path":"/etc"}]}"#, false),
+            (r#"{"opts":"{\"path\":\"/etc\"}"}"#, false),
+            (r#"{"opts":null}"#, false),
+        ] {
+            assert_eq!(nested.fits(text.as_bytes(), Extent::Whole), fits, "{text}");
+        }
     }
 
     #[test]

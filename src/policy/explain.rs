@@ -44,7 +44,7 @@ impl Policy {
     ) -> Option<Explanation> {
         let key = self.keys.get(server)?;
         let class = self.class_of(principal);
-        let terms = self.terms(class, server, kind, native);
+        let terms = self.terms(class, server, kind, native, super::Origin::Listed);
         let shadow = self.rules.is_shadow() && !terms.ruling.locked;
         let fit = arguments.map(|given| self.rules.fit(&terms.ruling.by, given, Extent::Whole));
         let (reason, decided_by, needs_arguments) = match (&terms.ruling.word, fit) {

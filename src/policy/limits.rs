@@ -33,6 +33,8 @@ struct Limit {
     quota: Option<Calendar>,
     concurrency: Option<Gauge>,
     max_result: Option<u64>,
+    /// It is a server's own.
+    of_server: bool,
     place: String,
 }
 
@@ -90,8 +92,9 @@ impl Limits {
                 place: format!("servers.{}.limits", server.key),
             })
         });
-        let all = settings.limits.iter().cloned().chain(of_servers);
-        let limits = all.enumerate().map(|(index, written)| {
+        let written = settings.limits.iter().cloned().map(|limit| (limit, false));
+        let all = written.chain(of_servers.map(|limit| (limit, true)));
+        let limits = all.enumerate().map(|(index, (written, of_server))| {
             let key = |member: &str| format!("policy.limit[{index}].{member}");
             Limit {
                 who: super::compile_all(&written.who, WhoPattern::new, &key("who"), &mut faults),
@@ -101,6 +104,7 @@ impl Limits {
                 quota: written.quota.map(|quota| Calendar::new(quota, clock.clone())),
                 concurrency: written.concurrency.map(Gauge::new),
                 max_result: written.max_result,
+                of_server,
                 place: written.place,
             }
         });
@@ -149,6 +153,12 @@ impl Limits {
             }
         }
         Ok(())
+    }
+
+    /// The same with the servers' own limits alone, which are about everybody.
+    pub(super) fn charge_server(&self, of: &[LimitId], keys: Keys, permit: &mut Permit) -> Result<(), Exceeded> {
+        let own: Vec<bool> = self.limits.iter().map(|limit| limit.of_server).collect();
+        self.charge(of, &own, keys, permit)
     }
 
     /// Takes one of a limit, all or nothing.

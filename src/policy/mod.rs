@@ -156,6 +156,15 @@ impl Terms {
     }
 }
 
+/// Whether an item is one of those that its server lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is.
+    Listed,
+    /// Its name is the host's own, as the URIs of a template are: all such of a server and kind are counted as one.
+    Named,
+}
+
 /// A call that is to be decided about.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -176,7 +185,9 @@ pub enum Charge {
     Call,
     /// A place among those that run at a time: a further round of a call that was charged before.
     Round,
-    /// Nothing: a question about a call that was charged before.
+    /// What its server allows: a request about a call that was charged before.
+    Server,
+    /// Nothing: what is told of a call that was charged before.
     Nothing,
 }
 
@@ -316,7 +327,7 @@ impl Policy {
     }
 
     /// What holds for an item and a class. An unknown server has no visible items.
-    pub fn terms(&self, class: Class, server: usize, kind: Kind, native: &str) -> Terms {
+    pub fn terms(&self, class: Class, server: usize, kind: Kind, native: &str, origin: Origin) -> Terms {
         let listed = self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native));
         let classes = self.classes.load();
         let members = &classes[class.0 as usize];
@@ -334,7 +345,8 @@ impl Policy {
             Some(key) if !self.limits.is_empty() => self.limits.of(key, kind, native),
             _ => Box::default(),
         };
-        let item = if limits.is_empty() { 0 } else { self.limits.number_of(server, kind, native) };
+        let counted = if origin == Origin::Listed { native } else { "" };
+        let item = if limits.is_empty() { 0 } else { self.limits.number_of(server, kind, counted) };
         Terms { server, kind, item, ruling, shadowed, limits }
     }
 
@@ -345,7 +357,7 @@ impl Policy {
 
     /// Whether this item is visible at all.
     pub fn exposes(&self, class: Class, server: usize, kind: Kind, native: &str) -> Result<(), Refusal> {
-        match self.terms(class, server, kind, native).is_visible() {
+        match self.terms(class, server, kind, native, Origin::Listed).is_visible() {
             true => Ok(()),
             false => Err(Refusal::hidden(Reason::NotAllowed)),
         }
@@ -410,6 +422,7 @@ impl Policy {
         let mut permit = Permit::grant(terms.server, terms.kind);
         let charged = match ask.charge {
             Charge::Nothing => Ok(()),
+            Charge::Server => self.limits.charge_server(&terms.limits, keys, &mut permit),
             Charge::Round => self.limits.enter(&terms.limits, about, keys, &mut permit),
             Charge::Call => self.limits.charge(&terms.limits, about, keys, &mut permit),
         };

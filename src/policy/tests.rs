@@ -66,7 +66,7 @@ fn who(name: &str, groups: &[&str]) -> Principal {
 }
 
 fn decide(policy: &Policy, who: &Principal, target: (usize, Kind, &str), arguments: &str) -> Decision {
-    let terms = policy.terms(policy.class_of(who), target.0, target.1, target.2);
+    let terms = policy.terms(policy.class_of(who), target.0, target.1, target.2, Origin::Listed);
     let ask = Ask { principal: who, arguments: arguments.as_bytes(), extent: Extent::Whole, charge: Charge::Call };
     policy.decide(&ask, &terms)
 }
@@ -396,7 +396,7 @@ fn further_rounds_of_a_call_are_decided_but_not_charged() {
     });
     let me = Principal::stdio();
     assert_eq!(why(&policy, &me, READ, r#"{"p":"x"}"#), "ok");
-    let terms = policy.terms(policy.class_of(&me), 0, Kind::Tool, "read");
+    let terms = policy.terms(policy.class_of(&me), 0, Kind::Tool, "read", Origin::Listed);
     let again = |arguments: &str| {
         let ask = Ask { principal: &me, arguments: arguments.as_bytes(), extent: Extent::Whole, charge: Charge::Round };
         policy.decide(&ask, &terms).outcome.map(drop).map_err(|refusal| refusal.reason())
@@ -404,6 +404,39 @@ fn further_rounds_of_a_call_are_decided_but_not_charged() {
     assert_eq!(again(r#"{"p":"x"}"#), Ok(()));
     assert_eq!(again(r#"{"p":"y"}"#), Err(Reason::ArgumentNotAllowed));
     assert_eq!(why(&policy, &me, READ, r#"{"p":"x"}"#), "rate-limited");
+}
+
+/// D-32: whoever makes up names gets no limit of its own with each.
+#[test]
+fn d32_names_that_hosts_make_up_are_counted_as_one() {
+    let (policy, _) = limited(vec![rated("*/resource/*", Per::Tool, 1)], |_| {});
+    let me = Principal::stdio();
+    let read = |uri: &str, origin| {
+        let terms = policy.terms(policy.class_of(&me), 0, Kind::Resource, uri, origin);
+        let ask = Ask { principal: &me, arguments: b"{}", extent: Extent::Whole, charge: Charge::Call };
+        policy.decide(&ask, &terms).outcome.is_ok()
+    };
+    assert!(read("file:///a/1", Origin::Named) && !read("file:///a/2", Origin::Named));
+    assert!(read("file:///a/2", Origin::Listed) && read("file:///b", Origin::Listed));
+}
+
+/// Contract §4: what a server allows counts each request that reaches it, what policy allows each call.
+#[test]
+fn requests_about_a_call_are_charged_to_the_rate_of_its_server_alone() {
+    let (policy, _) = limited(vec![rated("*/*/*", Per::Principal, 1)], |settings| {
+        settings.servers[0].limits.rate = Some((rate(2, 60), None));
+    });
+    let me = Principal::stdio();
+    assert_eq!(why(&policy, &me, READ, "{}"), "ok");
+    let terms = policy.terms(policy.class_of(&me), 0, Kind::Tool, "read", Origin::Listed);
+    let about = |charge| {
+        let ask = Ask { principal: &me, arguments: b"{}", extent: Extent::Partial, charge };
+        policy.decide(&ask, &terms).outcome.map(drop).map_err(|refusal| refusal.reason())
+    };
+    assert_eq!(about(Charge::Nothing), Ok(()));
+    assert_eq!(about(Charge::Server), Ok(()));
+    assert_eq!(about(Charge::Server), Err(Reason::RateLimited));
+    assert_eq!(about(Charge::Nothing), Ok(()));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct View {
     tools: ItemRules,
     /// To whom.
     class: Class,
+    /// Longest name of a tool, where it is not that of the gateway.
+    name_budget: Option<usize>,
 }
 
 impl View {
@@ -26,13 +28,18 @@ impl View {
         let tools = ItemRules::compile(&profile.tools)
             .map_err(|found| found.into_iter().map(|fault| fault.of_profile(&profile.name)).collect::<Vec<_>>())?;
         let shown = profile.servers.as_ref().map(|shown| servers.iter().map(|key| shown.contains(key)).collect());
-        Ok(Self { servers: shown, tools, class: Class::default() })
+        Ok(Self { servers: shown, tools, class: Class::default(), name_budget: profile.name_budget })
     }
 
     /// The same to this class of principals: servers of which it may see nothing are not shown (D102).
     pub fn to_class(&self, class: Class, policy: &Policy, servers: usize) -> Self {
         let shown = (0..servers).map(|server| self.shows(server) && !policy.hides_server(class, server));
-        Self { servers: Some(shown.collect()), tools: self.tools.clone(), class }
+        Self { servers: Some(shown.collect()), class, ..self.clone() }
+    }
+
+    /// Longest name of a tool, where it is not that of the gateway (N-2).
+    pub fn name_budget(&self) -> Option<usize> {
+        self.name_budget
     }
 
     /// To whom it shows.

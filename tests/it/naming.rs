@@ -116,11 +116,12 @@ fn d033_long_names_fit_the_budget_and_stay_the_same() {
     let all: Vec<&str> = natives.iter().chain(&twins).map(String::as_str).collect();
     for budget in [52, 45, 32] {
         let mut before = None;
-        for _ in 0..2 {
-            let mut host = Setup::new()
-                .head(&format!("[gateway]\nname_budget = {budget}"))
-                .server("abcdefghijklmnop", tools(&all))
-                .open(Era::Modern);
+        // A profile may have a budget of its own.
+        for head in [
+            format!("[gateway]\nname_budget = {budget}"),
+            format!("[gateway]\nname_budget = 63\n[profiles.default]\nname_budget = {budget}"),
+        ] {
+            let mut host = Setup::new().head(&head).server("abcdefghijklmnop", tools(&all)).open(Era::Modern);
             let routes = routes(&mut host, all.len());
             assert_names(&routes, budget);
             for ((name, said), native) in routes.iter().zip(&all) {

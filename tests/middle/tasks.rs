@@ -1,8 +1,9 @@
 //! Tasks: those of modern servers for modern hosts, and tools of legacy servers that can be called as tasks only.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use onegate::config::settings::ServerSettings;
+use onegate::config::settings::{Rate, ServerSettings};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -274,6 +275,23 @@ async fn tsk5_a_task_whose_tool_is_hidden_now_is_not_found() {
     host.ask("L", "subscriptions/listen", params(json!({"notifications": {"taskIds": [id]}}))).await;
     let first = host.expect("notifications/subscriptions/acknowledged").await;
     assert_eq!(first["params"]["notifications"], json!({}));
+    a.quiet(Duration::from_secs(5)).await;
+    world.end().await;
+}
+
+/// Contract §4: each question that reaches a server counts for its rate, and is refused as such.
+#[tokio::test(start_paused = true)]
+async fn d104_questions_about_tasks_are_within_the_rate_of_the_server() {
+    let mut settings = server("a");
+    let rate = Rate { count: NonZeroU32::new(2).unwrap(), per: Duration::from_secs(60) };
+    settings.limits.rate = Some((rate, None));
+    let (world, mut host, mut a) = offering(settings).await;
+    let id = make(&mut host, &mut a).await;
+    about(&mut host, &mut a, "tasks/get", &id, json!({}), task("working", json!({}))).await;
+    host.ask(1, "tasks/get", params(json!({"taskId": id}))).await;
+    let error = host.answer(1).await["error"].clone();
+    assert_eq!(error["code"], 4290, "{error}");
+    assert_eq!(error["data"]["reason"], "rate-limited", "{error}");
     a.quiet(Duration::from_secs(5)).await;
     world.end().await;
 }

@@ -17,6 +17,10 @@ pub(in crate::config) struct Profile {
     /// Which of their tools it shows, as patterns over `<server>/<native name>`. What a server's own `tools` hide
     /// stays hidden.
     pub tools: Items,
+    /// Longest exposed tool name here, for hosts that put more or less before it. Default: `gateway.name_budget`.
+    #[schemars(range(min = 24, max = 128))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_budget: Option<u16>,
 }
 
 /// What `serve` listens on.

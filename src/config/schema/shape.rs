@@ -173,6 +173,7 @@ static PROFILE: Shape = Shape::Table(&[
         "tools",
         Shape::Table(&[("allow", Shape::Texts(check::target_problem)), ("deny", Shape::Texts(check::target_problem))]),
     ),
+    ("name_budget", Shape::Count { min: 24, max: 128 }),
 ]);
 
 static KEY: Shape = Shape::Table(&[
