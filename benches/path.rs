@@ -221,7 +221,7 @@ impl Way {
         let (ours, theirs) = Channel::pair();
         let gateway = runtime.block_on(async {
             let servers = (0..servers).map(|number| server(number, era)).collect();
-            let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty };
+            let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
             let settings = Settings::of(servers, PathBuf::new(), telemetry);
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
             let gateway = Gateway::start(settings, connect, &EraMemory::none(), &tasks);

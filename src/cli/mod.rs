@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::telemetry::audit::OpenError;
 use exit::Exit;
 
 /// One MCP server in front of many.
@@ -114,7 +115,8 @@ pub fn main() -> ExitCode {
         Err(error) if out::is_broken_pipe(&error) => Exit::Fine.into(),
         Err(error) => {
             out::say(&format!("onegate: {error:#}"));
-            Exit::Failed.into()
+            // Found out only where the file is to be opened, and a fault of the configuration all the same.
+            if error.is::<OpenError>() { Exit::Usage.into() } else { Exit::Failed.into() }
         }
     }
 }

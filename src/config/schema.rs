@@ -45,7 +45,7 @@ pub(super) struct File {
     pub http: Http,
     /// How hosts of `serve` prove who they are.
     pub auth: Auth,
-    /// Logs.
+    /// Logs, and the record of decisions.
     pub telemetry: Telemetry,
 }
 
@@ -277,7 +277,7 @@ pub(super) struct Items {
     pub deny: Vec<String>,
 }
 
-/// Logs.
+/// Logs, and the record of decisions.
 #[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Telemetry {
@@ -285,11 +285,34 @@ pub(super) struct Telemetry {
     pub log: String,
     /// How a line on stderr looks.
     pub format: Format,
+    /// Where decisions are written down.
+    pub audit: Audit,
+}
+
+/// Where decisions are written down.
+#[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Audit {
+    /// The file, relative to this one; each decision is one JSON line. Without it nothing is written. A second process
+    /// writes beside it: `audit.2.jsonl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// How long a file is kept after its last record.
+    pub keep: Period,
+    /// JSON pointers of the arguments whose values are written down, such as `/path`; of all others only their shape is.
+    #[schemars(length(max = 16))]
+    pub values: Vec<String>,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self { file: None, keep: Period::secs(30 * 24 * 3600), values: Vec::new() }
+    }
 }
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { log: "info".to_owned(), format: Format::Pretty }
+        Self { log: "info".to_owned(), format: Format::Pretty, audit: Audit::default() }
     }
 }
 

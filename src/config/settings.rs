@@ -71,6 +71,19 @@ pub struct TelemetrySettings {
     pub log: String,
     /// How a line on stderr looks.
     pub format: LogFormat,
+    /// Where decisions are written down; `None` = nowhere.
+    pub audit: Option<AuditSettings>,
+}
+
+/// `[telemetry] audit`.
+#[derive(Clone, Debug)]
+pub struct AuditSettings {
+    /// The file of the first process; others write beside it.
+    pub file: PathBuf,
+    /// How long a file is kept after its last record.
+    pub keep: Duration,
+    /// JSON pointers of the arguments whose values are written down.
+    pub values: Vec<String>,
 }
 
 /// How a line on stderr looks.

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::settings::Settings;
 use crate::gateway::{EraMemory, Gateway, Pace, Processes};
+use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
 use crate::upstream::stdio;
 
@@ -27,23 +28,29 @@ pub use systemd::Inherited;
 /// What the ladder of a stop takes beyond its own waits.
 const SLACK: Duration = Duration::from_millis(200);
 
+/// How long the last records may take to be written.
+const WRITING: Duration = Duration::from_secs(1);
+
 /// A gateway with its servers, and everything that runs for it.
 pub struct Daemon {
     gateway: Arc<Gateway>,
     tasks: TaskTracker,
+    keeper: Option<Keeper>,
 }
 
 impl Daemon {
-    /// Starts the gateway; its servers start in the background. Needs a runtime.
+    /// Starts the gateway; its servers start in the background. Needs a runtime. A record of decisions that was asked for
+    /// and cannot be written keeps it from starting (E-40).
     pub fn start(settings: Settings) -> anyhow::Result<Self> {
+        let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
         let tasks = TaskTracker::new();
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let gateway = Gateway::start(settings, connect, &memory, &tasks).map_err(|faults| {
+        let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit).map_err(|faults| {
             let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
             anyhow::anyhow!("{}", lines.join("\n"))
         })?;
-        Ok(Self { gateway, tasks })
+        Ok(Self { gateway, tasks, keeper })
     }
 
     /// The gateway.
@@ -57,6 +64,12 @@ impl Daemon {
         self.tasks.close();
         if timeout(pace.input + pace.term * 2 + SLACK, self.tasks.wait()).await.is_err() {
             tracing::warn!("not everything has ended in time");
+        }
+        // Last, when nobody is left who decides anything.
+        let Some(keeper) = self.keeper else { return };
+        let written = tokio::task::spawn_blocking(move || keeper.finish(WRITING)).await;
+        if !written.unwrap_or(false) {
+            tracing::warn!("the records of the last decisions could not be written in time");
         }
     }
 

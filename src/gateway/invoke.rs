@@ -11,6 +11,7 @@ use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bridge::{Exchange, Input};
+use super::recorded;
 use super::refused::Refused;
 use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
@@ -28,6 +29,7 @@ use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
+use crate::telemetry::audit::Record;
 use crate::transport::upward::Upward;
 
 /// How long a completion may take before it is empty (CMP-4).
@@ -79,11 +81,27 @@ impl Way {
 impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+        let mut record = self.record(call, caller);
+        let outcome = self.serve(call, caller, upward, &mut record).await;
+        if let Some(record) = record {
+            record.end(&recorded::ended(&outcome));
+        }
+        outcome
+    }
+
+    async fn serve(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        upward: Arc<Upward>,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
         let mut catalogue = self.audiences.catalogue(caller);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
             if let Some(after) = self.policy.is_flooding(&caller.principal) {
+                self.note_flood(record);
                 return Err(Failure::flood(after));
             }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
@@ -99,6 +117,7 @@ impl Gateway {
         }
         let Some(way) = way else {
             self.policy.count_unknown(&caller.principal);
+            self.note_unknown(record, &catalogue, call, caller, &name);
             return Err(Failure::unknown(call, &name, caller.revision));
         };
         let server = Arc::clone(&self.servers[way.server]);
@@ -109,7 +128,7 @@ impl Gateway {
         let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
         let changed = replaced.map(|arguments| call.with_arguments(arguments));
         let call = changed.as_ref().unwrap_or(call);
-        let permit = match self.admit(call, caller, &way, &server) {
+        let permit = match self.admit(call, caller, &way, &server, record) {
             Ok(permit) => permit,
             Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
         };
@@ -291,7 +310,14 @@ impl Gateway {
 
     /// The one decision about a call (E-20), on the arguments that its server gets. A host that comes back with answers
     /// is not charged again.
-    fn admit(&self, call: &Call, caller: &Caller, way: &Way, server: &Server) -> Result<Permit, Refusal> {
+    fn admit(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        way: &Way,
+        server: &Server,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Permit, Refusal> {
         let filled;
         let (arguments, extent): (&[u8], _) = match call.kind() {
             _ if call.method() == Method::Complete => {
@@ -305,7 +331,11 @@ impl Gateway {
         let round = self.bridge.further_round(&self.seal, server.key(), caller, call);
         let charge = if round.is_some() { Charge::Round } else { Charge::Call };
         let ask = Ask { principal: &caller.principal, arguments, extent, charge };
-        let permit = self.decided(&ask, &way.terms, server)?;
+        if let Some(record) = record {
+            let native = json::text_of(&way.native).unwrap_or_default();
+            record.item(server.key().as_str(), way.terms.kind().as_str(), &native);
+        }
+        let permit = self.decided(&ask, &way.terms, server, record)?;
         // A round that was refused may come again.
         if let Some(round) = round {
             self.bridge.used(round);
@@ -339,6 +369,21 @@ impl Gateway {
     /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
     /// does not tell of them.
     pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
+        let mut record = self.record_of(caller, recorded::subscribing(caller), uri);
+        let held = self.subscribed(uri, caller, updates, &mut record).await;
+        if let Some(record) = record {
+            record.end(&recorded::held(&held));
+        }
+        held
+    }
+
+    async fn subscribed(
+        &self,
+        uri: &str,
+        caller: &Caller,
+        updates: &Arc<Updates>,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Option<Held>, Failure> {
         let sight = self.sight_of(caller);
         if self.lists.unsettled(&BY_URI).iter().any(|&server| self.lists.show(sight).shows(server)) {
             for kind in BY_URI {
@@ -348,23 +393,29 @@ impl Gateway {
         let catalogue = self.audiences.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
         if let Some(after) = self.policy.is_flooding(&caller.principal) {
+            self.note_flood(record);
             return Err(Failure::flood(after));
         }
         let route = catalogue.resolve_uri(uri, learned);
         let found = route.and_then(|route| {
+            let item = (self.servers[route.server].key(), &*route.native);
+            if let Some(record) = &mut *record {
+                record.item(item.0.as_str(), Kind::Resource.as_str(), item.1);
+            }
             let origin = origin(&catalogue, Kind::Resource, route.server, &route.native);
             let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin)?;
             Some((route, terms))
         });
         let Some((route, terms)) = found else {
             self.policy.count_unknown(&caller.principal);
+            self.note_unseen(record);
             return Ok(None);
         };
         if !self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe) {
             return Ok(None);
         }
         let server = &self.servers[route.server];
-        self.admit_subscription(caller, &terms, server)?;
+        self.admit_subscription(caller, &terms, server, record)?;
         let held = async {
             let source = server.source_for(caller).await?;
             let place = (route.server, Topic::Resource, &*route.native);

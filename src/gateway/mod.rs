@@ -10,6 +10,7 @@ mod invoke;
 mod learned;
 mod lists;
 mod pages;
+mod recorded;
 mod refused;
 mod seal;
 mod subscriptions;
@@ -37,6 +38,7 @@ use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::{News, Server};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Clock, Policy, RulesError};
+use crate::telemetry::audit::Audit;
 use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
@@ -65,6 +67,7 @@ pub struct Gateway {
     bridge: Bridge,
     learned: Learned,
     subscriptions: Arc<Subscriptions>,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Gateway {
@@ -74,6 +77,17 @@ impl Gateway {
         connect: Arc<dyn Connect>,
         memory: &EraMemory,
         tasks: &TaskTracker,
+    ) -> Result<Arc<Self>, Vec<RulesError>> {
+        Self::start_with(settings, connect, memory, tasks, None)
+    }
+
+    /// The same, and every decision is written down there.
+    pub fn start_with(
+        settings: Settings,
+        connect: Arc<dyn Connect>,
+        memory: &EraMemory,
+        tasks: &TaskTracker,
+        audit: Option<Arc<Audit>>,
     ) -> Result<Arc<Self>, Vec<RulesError>> {
         let policy = Arc::new(Policy::compile(&settings, &clock())?);
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
@@ -122,7 +136,18 @@ impl Gateway {
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self { servers, lists, audiences, policy, instructions, seal, bridge, learned, subscriptions }))
+        Ok(Arc::new(Self {
+            servers,
+            lists,
+            audiences,
+            policy,
+            instructions,
+            seal,
+            bridge,
+            learned,
+            subscriptions,
+            audit,
+        }))
     }
 
     /// The servers, in the order of the settings.

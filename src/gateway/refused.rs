@@ -13,6 +13,7 @@ use crate::policy::{Ask, Charge, Decision, Extent, Origin, Permit, Reason, Refus
 use crate::protocol::call::{Call, Target};
 use crate::protocol::json;
 use crate::protocol::method::Method;
+use crate::telemetry::audit::Record;
 
 /// The key of ours in the `_meta` of a refused call.
 const REFUSAL: &str = "onegate/refusal";
@@ -26,17 +27,23 @@ pub struct Refused {
 }
 
 impl Gateway {
-    /// Asks policy, and says in the log what it decided. The one place that a record of decisions has to look at.
-    pub(super) fn decided(&self, ask: &Ask<'_>, terms: &Terms, server: &Server) -> Result<Permit, Refusal> {
-        let Decision { outcome, rule, limit, shadowed } = self.policy.decide(ask, terms);
+    /// Asks policy, and says in the log and in the record of the request what it decided.
+    pub(super) fn decided(
+        &self,
+        ask: &Ask<'_>,
+        terms: &Terms,
+        server: &Server,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Permit, Refusal> {
+        let decision = self.policy.decide(ask, terms);
+        if let Some(record) = record {
+            record.decided(&self.verdict(&decision, ask.arguments));
+        }
+        let Decision { outcome, rule, limit, shadowed } = decision;
         if outcome.is_ok() && shadowed.is_none() {
             return outcome;
         }
-        let place = match (limit, rule) {
-            (Some(limit), _) => self.policy.limit_place(limit),
-            (None, Some(rule)) => self.policy.rule_place(rule),
-            (None, None) => "policy.default",
-        };
+        let place = self.place(limit, rule);
         let (principal, server) = (ask.principal, server.key());
         match (&outcome, shadowed) {
             (Ok(_), Some(reason)) => {
@@ -59,10 +66,11 @@ impl Gateway {
         server: usize,
         tool: &str,
         charge: Charge,
+        record: &mut Option<Record<'_>>,
     ) -> Option<Result<Permit, (usize, Refusal)>> {
         let terms = self.terms(caller, server, Kind::Tool, tool, Origin::Listed)?;
         let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Partial, charge };
-        match self.decided(&ask, &terms, &self.servers[server]) {
+        match self.decided(&ask, &terms, &self.servers[server], record) {
             Err(refusal) if refusal.is_hidden() => None,
             decided => Some(decided.map_err(|refusal| (server, refusal))),
         }
@@ -74,9 +82,15 @@ impl Gateway {
     }
 
     /// The same for a host that wants to know of changes.
-    pub(super) fn admit_subscription(&self, caller: &Caller, terms: &Terms, server: &Server) -> Result<(), Failure> {
+    pub(super) fn admit_subscription(
+        &self,
+        caller: &Caller,
+        terms: &Terms,
+        server: &Server,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<(), Failure> {
         let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Whole, charge: Charge::Call };
-        match self.decided(&ask, terms, server) {
+        match self.decided(&ask, terms, server, record) {
             // What it holds counts for the request, not for as long as the subscription lasts.
             Ok(permit) => drop(permit),
             Err(refusal) => return Err(Failure::refused(server.key(), &refusal, text(&refusal))),

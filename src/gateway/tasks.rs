@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::bridge::{missing, questions};
 use super::invoke::within;
 use super::invoke::{check, unpassable};
+use super::recorded;
 use super::seal::Purpose;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Outcome, Updates};
 use crate::caller::Caller;
@@ -28,6 +29,7 @@ use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
+use crate::telemetry::audit::Record;
 use crate::transport::upward::Upward;
 
 /// What our ids begin with, so that people know them.
@@ -104,13 +106,22 @@ impl Gateway {
     }
 
     /// The task of an id that this caller was given, unless its tool must not be known any more (TSK-1, TSK-5).
-    fn open_task(&self, exposed: &str, caller: &Caller, charge: Charge) -> Option<Result<Task, (usize, Refusal)>> {
+    fn open_task(
+        &self,
+        exposed: &str,
+        caller: &Caller,
+        charge: Charge,
+        record: &mut Option<Record<'_>>,
+    ) -> Option<Result<Task, (usize, Refusal)>> {
         let handle: Handle = self.seal.open(Purpose::Task, exposed.strip_prefix(PREFIX)?)?;
         if handle.version != VERSION || handle.principal != caller.principal.as_str() {
             return None;
         }
         let server = self.servers.iter().position(|server| server.key().as_str() == handle.server)?;
         let key = self.servers[server].key();
+        if let Some(record) = record {
+            record.item(key.as_str(), Kind::Tool.as_str(), &handle.tool);
+        }
         if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool) {
             return None;
         }
@@ -118,24 +129,41 @@ impl Gateway {
         if self.lists.overrides_of(server).iter().any(hidden) {
             return None;
         }
-        let permit = self.admit_task(caller, server, &handle.tool, charge)?;
+        let permit = self.admit_task(caller, server, &handle.tool, charge, record)?;
         Some(permit.map(|permit| Task { server, native: handle.native, permit }))
     }
 
     /// Serves a request about a task. Dropping the future cancels it.
     pub async fn task(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+        let mut record = self.record(call, caller);
+        let outcome = self.asked_of_task(call, caller, upward, &mut record).await;
+        if let Some(record) = record {
+            record.end(&recorded::ended(&outcome));
+        }
+        outcome
+    }
+
+    async fn asked_of_task(
+        &self,
+        call: &Call,
+        caller: &Caller,
+        upward: Arc<Upward>,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Outcome, Failure> {
         if !caller.capabilities.tasks {
             return Err(Failure::undeclared_tasks());
         }
         if let Some(after) = self.policy.is_flooding(&caller.principal) {
+            self.note_flood(record);
             return Err(Failure::flood(after));
         }
-        let Some(id) = json::text_of(call.target()) else { return Err(Failure::unknown_task()) };
-        let Task { server: index, native, permit } = match self.open_task(&id, caller, Charge::Server) {
+        let task = json::text_of(call.target()).and_then(|id| self.open_task(&id, caller, Charge::Server, record));
+        let Task { server: index, native, permit } = match task {
             Some(Ok(task)) => task,
             Some(Err(refusal)) => return Err(self.refused_task(&refusal)),
             None => {
                 self.policy.count_unknown(&caller.principal);
+                self.note_unseen(record);
                 return Err(Failure::unknown_task());
             }
         };
@@ -194,7 +222,25 @@ impl Gateway {
         caller: &Caller,
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Failure> {
-        let Some(Ok(task)) = self.open_task(exposed, caller, Charge::Nothing) else { return Ok(None) };
+        let mut record = self.record_of(caller, Method::Listen.as_str(), exposed);
+        let held = self.watched(exposed, caller, updates, &mut record).await;
+        if let Some(record) = record {
+            record.end(&recorded::held(&held));
+        }
+        held
+    }
+
+    async fn watched(
+        &self,
+        exposed: &str,
+        caller: &Caller,
+        updates: &Arc<Updates>,
+        record: &mut Option<Record<'_>>,
+    ) -> Result<Option<Held>, Failure> {
+        let Some(Ok(task)) = self.open_task(exposed, caller, Charge::Nothing, record) else {
+            self.note_unseen(record);
+            return Ok(None);
+        };
         if self.lists.offers_of(task.server).is_none() {
             self.lists.settle_server(task.server, Kind::Tool, Instant::now() + LIST_DEADLINE).await;
         }
@@ -210,7 +256,8 @@ impl Gateway {
 
     /// What a server told of a task, for the host that watches it under this id; nothing when it must not be told.
     pub fn task_news(&self, exposed: &str, caller: &Caller, state: &Bytes) -> Option<TaskState> {
-        let task = self.open_task(exposed, caller, Charge::Nothing)?.ok()?;
+        // The watching is in the record, not each news of it.
+        let task = self.open_task(exposed, caller, Charge::Nothing, &mut None)?.ok()?;
         let mut id = Vec::with_capacity(exposed.len() + 2);
         json::push_string(&mut id, exposed);
         let told = self.state_of("complete", caller, task.server, &id, state, state);

@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 
 pub use allow::{ItemRules, RulesError};
 pub use arguments::Extent;
@@ -150,6 +152,11 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// What the item is.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Whether it may be known (E-20): what is not visible cannot be called, and the reverse.
     pub fn is_visible(&self) -> bool {
         self.ruling.word != Word::Hidden || self.shadowed
@@ -218,6 +225,8 @@ pub struct Policy {
     /// Marks what was remembered with principals as this policy's own.
     generation: u32,
     attempts: Meter,
+    /// Which policy this is, for the record of decisions.
+    digest: Box<str>,
     /// Whether anything was ever refused: until then no attempt needs to be looked at.
     refused: AtomicBool,
 }
@@ -260,6 +269,7 @@ impl Policy {
             adding: Mutex::default(),
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
             attempts: Meter::new(attempts.rate, attempts.burst, clock),
+            digest: Box::default(),
             refused: AtomicBool::new(false),
         }
     }
@@ -279,7 +289,8 @@ impl Policy {
         let rules = Rules::compile(&settings.policy, keys.clone()).map_err(&mut keep).unwrap_or_default();
         let limits = Limits::compile(&settings.policy, &settings.servers, clock).map_err(&mut keep).unwrap_or_default();
         if faults.is_empty() {
-            Ok(Self::with(servers, keys, rules, limits, settings.policy.attempts, clock.clone()))
+            let policy = Self::with(servers, keys, rules, limits, settings.policy.attempts, clock.clone());
+            Ok(Self { digest: digest(settings).into(), ..policy })
         } else {
             Err(faults)
         }
@@ -464,6 +475,11 @@ impl Policy {
         self.attempts.exhausted(self.limits.number(principal.as_str()))
     }
 
+    /// Which policy this is: another one for other rules, limits, lists or overrides.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// Where a rule stands, for people.
     pub fn rule_place(&self, rule: RuleId) -> &str {
         self.rules.place(rule)
@@ -473,6 +489,18 @@ impl Policy {
     pub fn limit_place(&self, limit: LimitId) -> &str {
         self.limits.place(limit)
     }
+}
+
+/// The fingerprint of all that decides, 16 hexadecimal digits.
+fn digest(settings: &Settings) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("{:?}", settings.policy));
+    for server in &settings.servers {
+        let lists = (&server.tools, &server.prompts, &server.resources, &server.templates);
+        hash.update(format!("{:?}{lists:?}{:?}{:?}", server.key, server.overrides, server.limits));
+    }
+    hash.update(format!("{:?}", settings.profiles));
+    HEXLOWER.encode(&hash.finalize()[..8])
 }
 
 #[cfg(test)]

@@ -351,12 +351,17 @@ impl Session {
                 }
             }
         };
-        let Some(known) = known else { return Err((reply, unknown())) };
+        let session = meta.is_none().then_some(0);
+        let unserved = || {
+            self.gateway.note_unserved(&Principal::stdio(), session, method_name);
+            unknown()
+        };
+        let Some(known) = known else { return Err((reply, unserved())) };
         if meta.is_none() && matches!(known, Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {
             return self.session_request(known, line, index, params, revision, reply);
         }
         // Known to no era, or not as a request of this one.
-        let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unknown));
+        let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unserved));
         let caller = match meta {
             Some(meta) => attempt!(modern::caller(Caller::stdio(revision), &meta, revision)),
             None => self.legacy_caller(revision),

@@ -76,7 +76,7 @@ impl World {
                 ((key.clone(), sender), (key, receiver))
             })
             .unzip();
-        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty };
+        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
         let mut settings = Settings::of(servers, PathBuf::from("none"), telemetry);
         settings.gateway.seal_key = Some(Secret::new("of a test"));
         change(&mut settings);

@@ -47,7 +47,21 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
             ("keys", Shape::Tables(&KEY)),
         ]),
     ),
-    ("telemetry", Shape::Table(&[("log", Shape::Text(check::log_problem)), ("format", word(&["pretty", "json"]))])),
+    (
+        "telemetry",
+        Shape::Table(&[
+            ("log", Shape::Text(check::log_problem)),
+            ("format", word(&["pretty", "json"])),
+            (
+                "audit",
+                Shape::Table(&[
+                    ("file", Shape::Text(not_empty)),
+                    ("keep", period(DAY, Duration::from_secs(3660 * 24 * 3600))),
+                    ("values", Shape::Texts(rules::recorded_problem)),
+                ]),
+            ),
+        ]),
+    ),
 ]);
 
 const PATTERNS: Shape = Shape::Texts(check::pattern_problem);

@@ -255,7 +255,11 @@ impl Session {
         params: Option<Part>,
     ) -> Result<Step, Failure> {
         let name = method.of(line);
-        let unknown = || Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]));
+        let unknown = || {
+            let caller = self.caller();
+            self.gateway.note_unserved(&caller.principal, caller.session, name);
+            Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
+        };
         let known = Method::parse(name).ok_or_else(unknown)?;
         let mut pieces = Pieces::new();
         if matches!(known, Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {

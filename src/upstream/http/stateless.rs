@@ -124,7 +124,10 @@ fn prepare(
         Ok(revision) => revision,
         Err(failure) => return refuse(StatusCode::BAD_REQUEST, &failure),
     };
-    let unknown = || Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]));
+    let unknown = || {
+        front.gateway.note_unserved(&who.principal, None, name);
+        Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
+    };
     let Some(known) = Method::parse(name) else { return refuse(StatusCode::NOT_FOUND, &unknown()) };
     let base = Caller {
         principal: who.principal.clone(),

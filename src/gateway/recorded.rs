@@ -1,0 +1,171 @@
+//! What is written down of a request: begun when it comes, with its item and its verdict on the way, ended with what came
+//! of it (R-36, E-20).
+//!
+//! The words of a record are chosen here and nowhere else; how they are written is `telemetry/audit`'s. Without a file for
+//! them nothing is done but one look whether there is one.
+
+use super::refused::Refused;
+use super::{Failure, Gateway, Held, Outcome};
+use crate::caller::Caller;
+use crate::catalog::Catalogue;
+use crate::ident::{Kind, Principal};
+use crate::policy::{Decision, LimitId, Reason, RuleId};
+use crate::protocol::call::{Call, Target};
+use crate::protocol::json;
+use crate::protocol::method::Method;
+use crate::protocol::version::{Era, Revision};
+use crate::telemetry::audit::{Asked, Ended, Record, Verdict};
+
+/// Results up to this size are asked whether they say of themselves that the tool failed; larger ones hold something.
+const MAX_ASKED: usize = 256 << 10;
+
+impl Gateway {
+    /// Begins the record of a request that names something.
+    pub(super) fn record(&self, call: &Call, caller: &Caller) -> Option<Record<'_>> {
+        let audit = self.audit.as_ref()?;
+        let exposed = json::text_of(call.target()).unwrap_or_default();
+        Some(audit.begin(&Asked { caller, method: call.method().as_str(), exposed: Some(&exposed) }))
+    }
+
+    /// The same of what is no call.
+    pub(super) fn record_of(&self, caller: &Caller, method: &str, exposed: &str) -> Option<Record<'_>> {
+        let audit = self.audit.as_ref()?;
+        Some(audit.begin(&Asked { caller, method, exposed: Some(exposed) }))
+    }
+
+    /// A request for a method that is not served, which is refused before it names anything (E-20).
+    pub fn note_unserved(&self, principal: &Principal, session: Option<u64>, method: &[u8]) {
+        let Some(audit) = &self.audit else { return };
+        let caller = Caller { principal: principal.clone(), session, ..Caller::stdio(Revision::LATEST_MODERN) };
+        let mut record =
+            audit.begin(&Asked { caller: &caller, method: &String::from_utf8_lossy(method), exposed: None });
+        record.decided(&self.refusal("refuse", "unknown-method", None));
+        record.end(&Ended { word: "refused", code: None, reason: None });
+    }
+
+    /// So many were refused before that this one is not looked at.
+    pub(super) fn note_flood(&self, record: &mut Option<Record<'_>>) {
+        if let Some(record) = record {
+            record.decided(&self.refusal("refuse", Reason::RateLimited.code(), Some("policy.attempts")));
+        }
+    }
+
+    /// Nothing of that name is there for this caller. What is there for others, or was, is told apart from what is not.
+    pub(super) fn note_unknown(
+        &self,
+        record: &mut Option<Record<'_>>,
+        catalogue: &Catalogue,
+        call: &Call,
+        caller: &Caller,
+        name: &str,
+    ) {
+        let Some(record) = record else { return };
+        match self.hidden(catalogue, call, caller, name) {
+            Some((server, kind, native)) => {
+                record.item(self.servers[server].key().as_str(), kind.as_str(), &native);
+                record.decided(&self.refusal("hidden", Reason::NotAllowed.code(), None));
+            }
+            None => record.decided(&self.refusal("unknown", "unknown", None)),
+        }
+    }
+
+    /// The same where the item, if there is one, stands in the record already.
+    pub(super) fn note_unseen(&self, record: &mut Option<Record<'_>>) {
+        if let Some(record) = record {
+            let hidden = record.names_item();
+            let (word, reason) = if hidden { ("hidden", Reason::NotAllowed.code()) } else { ("unknown", "unknown") };
+            record.decided(&self.refusal(word, reason, None));
+        }
+    }
+
+    /// The item that a caller may not know of, by the name that it would have.
+    fn hidden(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<(usize, Kind, String)> {
+        let kind = match call.kind() {
+            Target::Tool => Kind::Tool,
+            Target::Prompt => Kind::Prompt,
+            Target::Task => return None,
+            Target::Uri => {
+                let template = (call.method() == Method::Complete).then(|| catalogue.resolve_template(name)).flatten();
+                let kind = if template.is_some() { Kind::Template } else { Kind::Resource };
+                let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
+                let route = template.or_else(|| catalogue.resolve_uri(name, learned))?;
+                return Some((route.server, kind, route.native.into_owned()));
+            }
+        };
+        self.lists.places().iter().enumerate().find_map(|(server, place)| {
+            let behind = match &*place.prefix {
+                "" => name,
+                prefix => name.strip_prefix(prefix)?.strip_prefix("__")?,
+            };
+            let renamed = self.lists.overrides_of(server).iter().find(|change| change.name.as_deref() == Some(behind));
+            let native = renamed.filter(|_| kind == Kind::Tool).map_or(behind, |change| &change.native);
+            catalogue.lists(kind, server, native).then(|| (server, kind, native.to_owned()))
+        })
+    }
+
+    fn refusal<'a>(&'a self, word: &'static str, reason: &'a str, rule: Option<&'a str>) -> Verdict<'a> {
+        Verdict { word, reason: Some(reason), rule, policy: Some(self.policy.digest()), arguments: None }
+    }
+
+    /// What policy decided, in the words of a record.
+    pub(super) fn verdict<'a>(&'a self, decision: &Decision, arguments: &'a [u8]) -> Verdict<'a> {
+        let (word, reason) = match (&decision.outcome, decision.shadowed) {
+            (Ok(_), None) => ("allow", None),
+            (Ok(_), Some(reason)) => ("shadow", Some(reason.code())),
+            (Err(refusal), _) if refusal.is_hidden() => ("hidden", Some(refusal.reason().code())),
+            (Err(refusal), _) => ("refuse", Some(refusal.reason().code())),
+        };
+        Verdict {
+            word,
+            reason,
+            rule: Some(self.place(decision.limit, decision.rule)),
+            policy: Some(self.policy.digest()),
+            arguments: Some(arguments),
+        }
+    }
+
+    /// Where what decided stands.
+    pub(super) fn place(&self, limit: Option<LimitId>, rule: Option<RuleId>) -> &str {
+        match (limit, rule) {
+            (Some(limit), _) => self.policy.limit_place(limit),
+            (None, Some(rule)) => self.policy.rule_place(rule),
+            (None, None) => "policy.default",
+        }
+    }
+}
+
+/// The method of who wants to be told of a resource.
+pub(super) fn subscribing(caller: &Caller) -> &'static str {
+    match caller.revision.era() {
+        Era::Modern => Method::Listen.as_str(),
+        Era::Legacy => Method::Subscribe.as_str(),
+    }
+}
+
+/// What came of a request.
+pub(super) fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
+    let word = |word| Ended { word, code: None, reason: None };
+    let failed = |is_error| word(if is_error { "is_error" } else { "ok" });
+    match outcome {
+        Ok(Outcome::Result(answer, spans)) => {
+            let whole = spans.whole.of(&answer.reply.line);
+            failed(whole.len() <= MAX_ASKED && json::member(whole, "isError") == Some(b"true"))
+        }
+        Ok(Outcome::Error(_, error)) => Ended { word: "error", code: Some(error.code), reason: None },
+        Ok(Outcome::Input(_)) => word("input"),
+        Ok(Outcome::Own(members)) => failed(members.ends_with(r#""isError":true"#)),
+        Ok(Outcome::Task(_)) => word("task"),
+        Ok(Outcome::Refused(Refused { .. })) => word("refused"),
+        Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+    }
+}
+
+/// What came of a wish to be told.
+pub(super) fn held(held: &Result<Option<Held>, Failure>) -> Ended<'_> {
+    match held {
+        Ok(Some(_)) => Ended { word: "ok", code: None, reason: None },
+        // By policy, or because its server tells of nothing.
+        Ok(None) => Ended { word: "declined", code: None, reason: None },
+        Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+    }
+}
