@@ -15,6 +15,7 @@ mod policy;
 mod progress;
 mod run;
 mod serve;
+mod status;
 mod tools;
 mod trust;
 mod who;
@@ -52,6 +53,10 @@ enum Command {
     Run(run::Args),
     /// Serve a team over HTTP, until told to stop.
     Serve(serve::Args),
+    /// What runs: gateways, their servers, and what went wrong.
+    Status(status::Args),
+    /// The last lines that a server of a running gateway printed on stderr.
+    Logs(status::LogArgs),
     /// Check the configuration without starting anything: all faults at once.
     Check(check::Args),
     /// Start the servers and show the tools as a host sees them, with their size.
@@ -93,6 +98,8 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Logs(args) => status::logs(&args),
         Command::Check(args) => check::run(&args),
         Command::Tools(args) => tools::run(&args),
         Command::Call(args) => call::run(args),

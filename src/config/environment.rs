@@ -71,6 +71,13 @@ impl Environment {
             .map_or_else(|| PathBuf::from("/var/lib/onegate"), |f| f.join("onegate"))
     }
 
+    /// The folder for what lives as long as a process: systemd's, the session's, or one beside the state.
+    pub fn runtime_folder(&self) -> PathBuf {
+        self.folder("RUNTIME_DIRECTORY")
+            .or_else(|| self.folder("XDG_RUNTIME_DIR").map(|folder| folder.join("onegate")))
+            .unwrap_or_else(|| self.state_folder().join("run"))
+    }
+
     /// The user's own configuration file.
     pub fn user_file(&self) -> Option<PathBuf> {
         self.folder("XDG_CONFIG_HOME")
@@ -170,6 +177,19 @@ mod tests {
         let (passed, _) = environment.for_children(&[Pattern::new("npm_config_*").unwrap()]);
         assert_eq!(passed.len(), listed.len() + 1);
         assert!(passed.contains_key(OsStr::new("npm_config_registry")));
+    }
+
+    #[test]
+    fn the_runtime_folder_is_systemds_the_sessions_or_beside_the_state() {
+        let mut variables = vec![("HOME", "/h")];
+        for (name, value, expected) in [
+            ("X", "/x", "/h/.local/state/onegate/run"),
+            ("XDG_RUNTIME_DIR", "/run/user/1", "/run/user/1/onegate"),
+            ("RUNTIME_DIRECTORY", "/run/onegate", "/run/onegate"),
+        ] {
+            variables.push((name, value));
+            assert_eq!(Environment::from_iter(variables.clone()).runtime_folder(), Path::new(expected));
+        }
     }
 
     #[test]

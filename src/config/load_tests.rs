@@ -714,7 +714,7 @@ fn keys_of_the_http_front_are_read() {
     assert!(loaded.serving.configured && loaded.serving.faults.is_empty() && loaded.serving.nobody.is_none());
     let notes: Vec<_> = loaded.serving.notes.iter().map(Note::to_string).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("c.toml:33: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
+    assert!(notes[0].starts_with("c.toml:37: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach, ServerFault,
-    ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
+    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach,
+    ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
 use super::{launch, period, rate, remote, rules};
 
@@ -93,6 +93,7 @@ pub(super) fn resolve(
         }
         None => environment.state_folder(),
     };
+    let admin = admin(&file.admin, &ground);
     let audit = audit(file.telemetry.audit, &ground, earlier, &mut faults);
     Resolved {
         settings: Settings {
@@ -102,6 +103,7 @@ pub(super) fn resolve(
             policy,
             http,
             auth,
+            admin,
             telemetry: TelemetrySettings {
                 log: file.telemetry.log,
                 format: match file.telemetry.format {
@@ -115,6 +117,17 @@ pub(super) fn resolve(
         server_faults,
         notes,
         serving,
+    }
+}
+
+/// Where operators look.
+fn admin(written: &schema::Admin, ground: &Ground<'_>) -> AdminSettings {
+    let base = ground.origins.get("admin.socket", ground.layers).map_or(ground.cwd, |(layer, _)| &layer.base);
+    AdminSettings {
+        socket: written.socket.as_ref().map(|socket| ground.environment.path(socket, base)),
+        folder: Some(ground.environment.runtime_folder()),
+        // Checked with its line.
+        listen: written.listen.as_ref().and_then(|address| address.parse().ok()),
     }
 }
 
@@ -202,6 +215,7 @@ impl Resolver<'_> {
             prefix,
             idle_stop: server.idle_stop.0,
             timeouts,
+            required: server.required,
             sharing: match server.sharing {
                 schema::Sharing::Auto => Sharing::Auto,
                 schema::Sharing::Shared => Sharing::Shared,

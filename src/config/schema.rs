@@ -18,7 +18,7 @@ use super::period::{Period, PeriodOrNever};
 use super::rate::Written as Rate;
 use super::size::Size;
 
-pub(super) use front::{Auth, Http, Key, Mode, Profile};
+pub(super) use front::{Admin, Auth, Http, Key, Mode, Profile};
 pub(super) use policy::{Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar};
 pub(super) use shape::SHAPE;
 
@@ -45,6 +45,8 @@ pub(super) struct File {
     pub http: Http,
     /// How hosts of `serve` prove who they are.
     pub auth: Auth,
+    /// Where operators look at a running gateway.
+    pub admin: Admin,
     /// Logs, and the record of decisions.
     pub telemetry: Telemetry,
 }
@@ -119,6 +121,8 @@ pub(super) struct Server {
     pub idle_stop: PeriodOrNever,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// Whether the gateway is not ready without it, as `/readyz` tells.
+    pub required: bool,
     /// Who shares a connection to it. `auto`: a modern server by all, a legacy one by the sessions of one
     /// principal with the same capabilities. `shared`: all. `session`: nobody. `principal`: one principal's.
     pub sharing: Sharing,
@@ -155,6 +159,7 @@ impl Default for Server {
             prefix: None,
             idle_stop: PeriodOrNever(None),
             timeouts: Timeouts::default(),
+            required: false,
             sharing: Sharing::Auto,
             limits: Limits::default(),
             tools: Items::default(),

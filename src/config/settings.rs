@@ -34,6 +34,8 @@ pub struct Settings {
     pub http: HttpSettings,
     /// `[auth]`.
     pub auth: AuthSettings,
+    /// `[admin]`.
+    pub admin: AdminSettings,
     /// `[telemetry]`.
     pub telemetry: TelemetrySettings,
 }
@@ -48,6 +50,7 @@ impl Settings {
             policy: PolicySettings::default(),
             http: HttpSettings::default(),
             auth: AuthSettings::default(),
+            admin: AdminSettings::default(),
             telemetry,
         }
     }
@@ -63,6 +66,17 @@ pub struct GatewaySettings {
     pub state: PathBuf,
     /// The key of seals, shared by replicas; `None` = made once and kept in the state folder.
     pub seal_key: Option<Secret>,
+}
+
+/// `[admin]`: where operators look at a running gateway.
+#[derive(Clone, Debug, Default)]
+pub struct AdminSettings {
+    /// The socket that was named.
+    pub socket: Option<PathBuf>,
+    /// Where each process has one of its own, else; `None` = nowhere.
+    pub folder: Option<PathBuf>,
+    /// Where health and numbers are served to other programs.
+    pub listen: Option<SocketAddr>,
 }
 
 /// `[telemetry]`.
@@ -113,6 +127,8 @@ pub struct ServerSettings {
     pub idle_stop: Option<Duration>,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// The gateway is not ready without it.
+    pub required: bool,
     /// Who shares a connection to it.
     pub sharing: Sharing,
     /// Its bounds.
@@ -143,6 +159,7 @@ impl ServerSettings {
             era: EraChoice::Auto,
             idle_stop: None,
             timeouts: Timeouts::default(),
+            required: false,
             sharing: Sharing::Auto,
             limits: ServerLimits::default(),
             tools: ItemFilter::default(),

@@ -44,7 +44,9 @@ pub async fn serve_http(
     let profiles = settings.profiles.clone();
     let daemon = Daemon::start(settings)?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
-    announce(&format!("{scheme}://{}/mcp", http.listen));
+    let address = format!("{scheme}://{}/mcp", http.listen);
+    announce(&address);
+    daemon.show("serve", Some(address));
     tokio::select! {
         ended = serve(daemon, listener, &http, &auth, &profiles) => ended,
         never = systemd::beat() => match never {},

@@ -3,6 +3,7 @@
 //! The commands use it in three ways: [`serve_stdio`] for a host, [`serve_http`] for a team, [`Daemon`] alone for a
 //! look or a call.
 
+mod admin;
 mod http;
 mod signals;
 mod systemd;
@@ -15,12 +16,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::Settings;
+use crate::config::settings::{AdminSettings, Settings};
 use crate::gateway::{EraMemory, Gateway, Pace, Processes};
 use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
 use crate::upstream::stdio;
 
+use admin::Subject;
+pub use admin::ask;
 pub use http::serve_http;
 pub use signals::Ended;
 pub use systemd::Inherited;
@@ -36,6 +39,9 @@ pub struct Daemon {
     gateway: Arc<Gateway>,
     tasks: TaskTracker,
     keeper: Option<Keeper>,
+    admin: AdminSettings,
+    /// No operator looks any more.
+    closed: CancellationToken,
 }
 
 impl Daemon {
@@ -43,14 +49,14 @@ impl Daemon {
     /// and cannot be written keeps it from starting (E-40).
     pub fn start(settings: Settings) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
-        let tasks = TaskTracker::new();
+        let (tasks, admin) = (TaskTracker::new(), settings.admin.clone());
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let connect = Arc::new(Processes::new(tasks.clone()));
         let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit).map_err(|faults| {
             let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
             anyhow::anyhow!("{}", lines.join("\n"))
         })?;
-        Ok(Self { gateway, tasks, keeper })
+        Ok(Self { gateway, tasks, keeper, admin, closed: CancellationToken::new() })
     }
 
     /// The gateway.
@@ -58,9 +64,16 @@ impl Daemon {
         &self.gateway
     }
 
+    /// Lets operators look at it until it has stopped: as this front, at this address.
+    fn show(&self, front: &'static str, address: Option<String>) {
+        let subject = Subject { gateway: Arc::clone(&self.gateway), front, address };
+        admin::open(&self.admin, subject, &self.closed, &self.tasks);
+    }
+
     /// Stops all servers, so that no process of theirs is left.
     pub async fn stop(self, pace: Pace) {
         self.gateway.stop(pace);
+        self.closed.cancel();
         self.tasks.close();
         if timeout(pace.input + pace.term * 2 + SLACK, self.tasks.wait()).await.is_err() {
             tracing::warn!("not everything has ended in time");
@@ -75,6 +88,7 @@ impl Daemon {
 
     /// Serves one host until it leaves or we are told to; then all is stopped.
     pub async fn serve(self, channel: Channel) -> Ended {
+        self.show("run", None);
         let stop = CancellationToken::new();
         let told = signals::watch(stop.clone(), None, &self.tasks);
         let front = stdio::serve(Arc::clone(&self.gateway), channel, &stop, &self.tasks).await;

@@ -25,7 +25,7 @@ use super::http;
 use super::lease::{self, Lease};
 use super::lifecycle::{Leave, Lifecycle};
 use super::plan::Plan;
-use super::process::{Child, Pace};
+use super::process::{Child, Pace, StderrRing};
 use super::questions::Questions;
 use super::reach::Connect;
 use super::roots::Roots;
@@ -125,6 +125,8 @@ pub(super) struct Client {
     restarts: AtomicU64,
     /// What went wrong last, safe to show; kept when it runs again.
     last_error: Mutex<Option<String>>,
+    /// What its process prints on stderr; of the last one, when it runs no more.
+    stderr: Mutex<Option<Arc<StderrRing>>>,
     /// The status with which it wanted credentials when it was last connected to.
     sign_in: Mutex<Option<Fault>>,
     stop: CancellationToken,
@@ -177,6 +179,7 @@ impl Client {
             state: watch::Sender::new(State::Idle),
             restarts: AtomicU64::new(0),
             last_error: Mutex::new(None),
+            stderr: Mutex::default(),
             sign_in: Mutex::new(None),
             stop: CancellationToken::new(),
             pace: OnceLock::new(),
@@ -218,6 +221,13 @@ impl Client {
     /// What went wrong last, safe to show.
     pub(super) fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The last lines that its process printed on stderr, at most `count`, safe to show.
+    pub(super) fn last_lines(&self, count: usize) -> Vec<String> {
+        let ring = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mask = Mask::new(self.settings.secrets());
+        ring.map_or_else(Vec::new, |ring| ring.last_lines(count).iter().map(|line| mask.shown(line)).collect())
     }
 
     /// How often it was started again.
@@ -514,6 +524,9 @@ impl Actor {
             &self.tasks,
         );
         let _ = connection.questions.set(Arc::clone(&self.server.questions));
+        if let Some(child) = &link.child {
+            *self.server.stderr.lock().unwrap_or_else(PoisonError::into_inner) = Some(child.stderr());
+        }
         Ok(Session { connection, child: link.child, began: Instant::now() })
     }
 

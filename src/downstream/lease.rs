@@ -235,6 +235,11 @@ impl Leases {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.table().leased.len()
+    }
+
     /// Stops all, at this pace; no more are made.
     pub(super) fn stop(&self, pace: Pace) {
         let mut table = self.table();

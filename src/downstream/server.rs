@@ -259,6 +259,11 @@ impl Server {
         })
     }
 
+    /// Its place in the settings.
+    pub fn index(&self) -> usize {
+        self.ground.index
+    }
+
     /// Its key.
     pub fn key(&self) -> &ServerKey {
         &self.settings.key
@@ -287,6 +292,22 @@ impl Server {
     /// What went wrong last, safe to show.
     pub fn last_error(&self) -> Option<String> {
         self.base.last_error()
+    }
+
+    /// The last lines that its process printed on stderr, at most `count`, safe to show. Of the process that all share who
+    /// may, where there are several.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        self.base.last_lines(count)
+    }
+
+    /// The era that it is spoken to in, as far as it was ever connected.
+    pub fn era(&self) -> Option<Era> {
+        self.base.nature().map(|nature| if nature == Nature::Legacy { Era::Legacy } else { Era::Modern })
+    }
+
+    /// How many connections it has at most now: the one that all share who may, and those of some alone.
+    pub fn connections(&self) -> usize {
+        1 + self.leases.count()
     }
 
     /// How often it was started again.

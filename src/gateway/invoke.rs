@@ -30,6 +30,7 @@ use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
 use crate::telemetry::audit::Record;
+use crate::telemetry::metrics::Measure;
 use crate::transport::upward::Upward;
 
 /// How long a completion may take before it is empty (CMP-4).
@@ -82,7 +83,9 @@ impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let mut record = self.record(call, caller);
-        let outcome = self.serve(call, caller, upward, &mut record).await;
+        let mut measure = self.metrics.begin(call.method().as_str());
+        let outcome = self.serve(call, caller, upward, &mut record, &mut measure).await;
+        measure.ended(recorded::word(&outcome));
         if let Some(record) = record {
             record.end(&recorded::ended(&outcome));
         }
@@ -95,6 +98,7 @@ impl Gateway {
         caller: &Caller,
         upward: Arc<Upward>,
         record: &mut Option<Record<'_>>,
+        measure: &mut Measure<'_>,
     ) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
         let mut catalogue = self.audiences.catalogue(caller);
@@ -121,6 +125,7 @@ impl Gateway {
             return Err(Failure::unknown(call, &name, caller.revision));
         };
         let server = Arc::clone(&self.servers[way.server]);
+        measure.about(way.server);
         // The catalogue is that of the whole of it.
         let (asking, declared) = (caller, &caller.capabilities);
         let caller = &*server.narrowed(caller);
@@ -132,6 +137,7 @@ impl Gateway {
             Ok(permit) => permit,
             Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
         };
+        measure.sent(way.server);
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
         }
@@ -169,6 +175,7 @@ impl Gateway {
             outcome = Box::pin(exchange.go()).await;
         }
         if !outcome.as_ref().is_err_and(Failure::is_of_headers) {
+            measure.back();
             return outcome;
         }
         // Rare and large.

@@ -13,6 +13,7 @@ mod pages;
 mod recorded;
 mod refused;
 mod seal;
+mod status;
 mod subscriptions;
 mod tasks;
 
@@ -29,6 +30,7 @@ pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
 pub use refused::Refused;
+pub use status::{ProfileStatus, ServerStatus, Status};
 pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 
@@ -39,6 +41,7 @@ use crate::downstream::{News, Server};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Clock, Policy, RulesError};
 use crate::telemetry::audit::Audit;
+use crate::telemetry::metrics::Metrics;
 use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
@@ -68,6 +71,9 @@ pub struct Gateway {
     learned: Learned,
     subscriptions: Arc<Subscriptions>,
     audit: Option<Arc<Audit>>,
+    metrics: Metrics,
+    /// Names of the profiles.
+    profiles: Box<[String]>,
 }
 
 impl Gateway {
@@ -100,6 +106,7 @@ impl Gateway {
             overrides: server.overrides.clone(),
         };
         let places = settings.servers.iter().map(place).collect();
+        let profiles = settings.profiles.iter().map(|profile| profile.name.clone()).collect();
         let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), settings.gateway.name_budget));
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
@@ -147,6 +154,8 @@ impl Gateway {
             learned,
             subscriptions,
             audit,
+            metrics: Metrics::new(&keys),
+            profiles,
         }))
     }
 

@@ -10,6 +10,7 @@ use super::{Failure, Gateway, ItemList, LIST_DEADLINE};
 use crate::caller::Caller;
 use crate::ident::Kind;
 use crate::protocol::json;
+use crate::protocol::method::Method;
 
 /// Items of one page.
 const PAGE: usize = 1000;
@@ -41,6 +42,13 @@ impl Gateway {
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+        let mut measure = self.metrics.begin(method(kind).as_str());
+        let page = self.cut(kind, caller, cursor);
+        measure.ended(if page.is_ok() { "ok" } else { "failed" });
+        page
+    }
+
+    fn cut(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
         let sight = self.sight_of(caller);
         let (catalogue, offset) = match cursor {
             None => (self.audiences.catalogue(caller), 0),
@@ -82,5 +90,15 @@ impl Gateway {
             own.then(|| self.lists.recall(current(), self.sight_of(caller), kind, &cursor.fingerprint))??;
         let offset = usize::try_from(cursor.offset).ok().filter(|&offset| offset < catalogue.entries(kind))?;
         Some((catalogue, offset))
+    }
+}
+
+/// The method that lists this kind.
+const fn method(kind: Kind) -> Method {
+    match kind {
+        Kind::Tool => Method::ToolsList,
+        Kind::Prompt => Method::PromptsList,
+        Kind::Resource => Method::ResourcesList,
+        Kind::Template => Method::TemplatesList,
     }
 }

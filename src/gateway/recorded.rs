@@ -45,6 +45,7 @@ impl Gateway {
 
     /// So many were refused before that this one is not looked at.
     pub(super) fn note_flood(&self, record: &mut Option<Record<'_>>) {
+        self.metrics.refused(None, Reason::RateLimited.code());
         if let Some(record) = record {
             record.decided(&self.refusal("refuse", Reason::RateLimited.code(), Some("policy.attempts")));
         }
@@ -157,6 +158,18 @@ pub(super) fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
         Ok(Outcome::Task(_)) => word("task"),
         Ok(Outcome::Refused(Refused { .. })) => word("refused"),
         Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+    }
+}
+
+/// What came of a request, in one word for numbers. What a result says of itself is not looked at.
+pub(super) const fn word(outcome: &Result<Outcome, Failure>) -> &'static str {
+    match outcome {
+        Ok(Outcome::Result(..) | Outcome::Own(_)) => "ok",
+        Ok(Outcome::Error(..)) => "error",
+        Ok(Outcome::Input(_)) => "input",
+        Ok(Outcome::Task(_)) => "task",
+        Ok(Outcome::Refused(_)) => "refused",
+        Err(_) => "failed",
     }
 }
 

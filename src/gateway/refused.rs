@@ -40,6 +40,9 @@ impl Gateway {
             record.decided(&self.verdict(&decision, ask.arguments));
         }
         let Decision { outcome, rule, limit, shadowed } = decision;
+        if let Err(refusal) = &outcome {
+            self.metrics.refused(Some(server.index()), refusal.reason().code());
+        }
         if outcome.is_ok() && shadowed.is_none() {
             return outcome;
         }

@@ -30,6 +30,7 @@ use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
 use crate::telemetry::audit::Record;
+use crate::telemetry::metrics::Measure;
 use crate::transport::upward::Upward;
 
 /// What our ids begin with, so that people know them.
@@ -136,7 +137,9 @@ impl Gateway {
     /// Serves a request about a task. Dropping the future cancels it.
     pub async fn task(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
         let mut record = self.record(call, caller);
-        let outcome = self.asked_of_task(call, caller, upward, &mut record).await;
+        let mut measure = self.metrics.begin(call.method().as_str());
+        let outcome = self.asked_of_task(call, caller, upward, &mut record, &mut measure).await;
+        measure.ended(recorded::word(&outcome));
         if let Some(record) = record {
             record.end(&recorded::ended(&outcome));
         }
@@ -149,6 +152,7 @@ impl Gateway {
         caller: &Caller,
         upward: Arc<Upward>,
         record: &mut Option<Record<'_>>,
+        measure: &mut Measure<'_>,
     ) -> Result<Outcome, Failure> {
         if !caller.capabilities.tasks {
             return Err(Failure::undeclared_tasks());
@@ -179,7 +183,9 @@ impl Gateway {
         json::push_string(&mut raw, &native);
         let item = Item { native: &raw, mirror: &[], task: false, timeout: None };
         let most = permit.max_result();
+        measure.sent(index);
         let asked = server.ask(permit, call, item, input, caller, upward).await;
+        measure.back();
         let answer = match asked.and_then(|answer| within(most, &answer).map(|()| answer)) {
             Ok(answer) => answer,
             Err(Fault::Refused { .. }) => return Err(Failure::unknown_task()),

@@ -3,4 +3,5 @@
 pub mod audit;
 pub mod log;
 pub mod mask;
+pub mod metrics;
 mod stderr;

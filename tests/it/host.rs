@@ -462,6 +462,16 @@ impl Host {
         answer
     }
 
+    /// What it was started with.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Runs another command beside it, with the same configuration and environment.
+    pub(crate) fn output(&self, command: &[&str]) -> Output {
+        self.setup.output(command)
+    }
+
     /// The folder of this run.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.setup.path(name)

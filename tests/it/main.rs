@@ -22,4 +22,5 @@ mod naming;
 mod paging;
 mod policy;
 mod service;
+mod sight;
 mod talk;

@@ -63,6 +63,19 @@ pub(in crate::config) struct Tls {
     pub key: Option<String>,
 }
 
+/// Where operators look at a running gateway.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Admin {
+    /// The socket that `onegate status` and `onegate logs` ask; relative to this file. Default: one for each process in
+    /// the folder for such things.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<String>,
+    /// Address and port of `/healthz`, `/readyz` and `/metrics`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+}
+
 /// How hosts of `serve` prove who they are.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]

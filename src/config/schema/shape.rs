@@ -47,6 +47,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
             ("keys", Shape::Tables(&KEY)),
         ]),
     ),
+    ("admin", Shape::Table(&[("socket", Shape::Text(not_empty)), ("listen", Shape::Text(address::listen_problem))])),
     (
         "telemetry",
         Shape::Table(&[
@@ -94,6 +95,7 @@ static SERVER: Shape = Shape::Table(&[
             ("call_max", period(TICK, DAY)),
         ]),
     ),
+    ("required", Shape::Bool),
     ("sharing", word(&["auto", "shared", "session", "principal"])),
     (
         "limits",

@@ -14,14 +14,14 @@ use crate::config::settings::HttpSettings;
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The allow-lists.
-pub(super) struct Guard {
+pub struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
 impl Guard {
     /// `local` is where we listen.
-    pub(super) fn new(settings: &HttpSettings, local: SocketAddr) -> Self {
+    pub fn new(settings: &HttpSettings, local: SocketAddr) -> Self {
         let mut hosts: Vec<_> = settings.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         hosts.extend(LOOPBACK.map(str::to_owned));
         // What stands for every address is the name of none.
@@ -35,7 +35,7 @@ impl Guard {
     }
 
     /// Whether the request may be looked at further; the origin that is told so in the answer, or why not.
-    pub(super) fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, &'static str> {
+    pub fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, &'static str> {
         let mut named = false;
         let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
         for host in head.headers.get_all(HOST).iter().map(HeaderValue::as_bytes).chain(authority) {

@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
 use crate::gateway::Gateway;
 use front::Front;
+pub use guard::Guard;
 
 /// The bounds of a front. Their defaults are right for all; tests have shorter ones.
 #[derive(Clone, Debug)]

@@ -1,0 +1,167 @@
+//! Where all servers stand and what is shown, for whoever operates the gateway (contract §2 and §5).
+//!
+//! A look at what others keep; owns nothing. What servers said is escaped by who kept it. Called by `daemon`.
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{Gateway, Sight};
+use crate::catalog::tokens::estimate;
+use crate::config::settings::Reach;
+use crate::downstream::{Server, State};
+use crate::ident::Kind;
+use crate::protocol::version::{Era, Revision};
+use crate::telemetry::metrics::{ProfileNow, ServerNow};
+
+/// Where everything stands.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// The servers, in the order of the settings.
+    pub servers: Vec<ServerStatus>,
+    /// The profiles, `default` first.
+    pub profiles: Vec<ProfileStatus>,
+}
+
+/// Where a server stands.
+#[derive(Debug, Serialize)]
+pub struct ServerStatus {
+    /// Its key.
+    pub key: String,
+    /// `idle`, `starting`, `ready`, `waiting` (to be started again), `broken` (it failed too often), `disabled` (it cannot
+    /// be started as configured) or `stopped`.
+    pub state: &'static str,
+    /// `stdio` or `http`.
+    pub transport: &'static str,
+    /// `modern` or `legacy`, as far as it was ever connected.
+    pub era: Option<&'static str>,
+    /// The revision that is spoken now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<&'static str>,
+    /// Its process, where it is ours and runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Requests that it works on.
+    pub in_flight: u64,
+    /// Connections to it, those of single principals or sessions among them.
+    pub connections: usize,
+    /// When it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What went wrong last, also when it runs again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Whether the gateway is not ready without it.
+    pub required: bool,
+}
+
+/// What a profile shows to everybody.
+#[derive(Debug, Serialize)]
+pub struct ProfileStatus {
+    /// Its name.
+    pub name: String,
+    /// How many tools.
+    pub tools: usize,
+    /// How many prompts.
+    pub prompts: usize,
+    /// How many resources.
+    pub resources: usize,
+    /// How many templates.
+    pub templates: usize,
+    /// What its lists cost a model, about.
+    pub tokens: usize,
+}
+
+impl Gateway {
+    /// Where everything stands now.
+    pub fn status(&self) -> Status {
+        let servers = self.servers.iter().map(|server| self.server_status(server)).collect();
+        let profiles = self.profiles_now().into_iter().map(|ProfileNow { name, items, tokens }| {
+            let [tools, prompts, resources, templates] = items;
+            ProfileStatus { name, tools, prompts, resources, templates, tokens }
+        });
+        Status { servers, profiles: profiles.collect() }
+    }
+
+    /// The numbers as text.
+    pub fn numbers(&self) -> String {
+        let now = |server: &std::sync::Arc<Server>| ServerNow {
+            state: word(&server.state().borrow()),
+            restarts: server.restarts(),
+        };
+        let servers: Vec<_> = self.servers.iter().map(now).collect();
+        self.metrics.render(&servers, &self.profiles_now())
+    }
+
+    /// Why the gateway is not ready: required servers that cannot be used, by key.
+    pub fn missing(&self) -> Vec<String> {
+        let is_missing = |server: &&std::sync::Arc<Server>| {
+            // One that was never needed is not missing.
+            let down = matches!(
+                *server.state().borrow(),
+                State::Waiting { .. } | State::Broken { .. } | State::Disabled { .. }
+            );
+            server.settings().required && (down || self.lists.unsettled(&Kind::ALL).contains(&server.index()))
+        };
+        self.servers.iter().filter(is_missing).map(|server| server.key().to_string()).collect()
+    }
+
+    /// Whether every server had its chance to list.
+    pub fn is_settled(&self) -> bool {
+        Kind::ALL.iter().all(|&kind| self.lists.is_settled(kind))
+    }
+
+    fn profiles_now(&self) -> Vec<ProfileNow> {
+        let now = |(profile, name): (usize, &String)| {
+            let catalogue = self.lists.catalogue(Sight(profile));
+            let items = Kind::ALL.map(|kind| catalogue.entries(kind));
+            let bytes = Kind::ALL.map(|kind| catalogue.list(kind, Revision::LATEST_MODERN).len());
+            ProfileNow { name: name.clone(), items, tokens: bytes.into_iter().map(estimate).sum() }
+        };
+        self.profiles.iter().enumerate().map(now).collect()
+    }
+
+    fn server_status(&self, server: &Server) -> ServerStatus {
+        let state = server.state().borrow().clone();
+        let (mut revision, mut process, mut until) = (None, None, None);
+        match &state {
+            State::Ready { revision: spoken, pid } => (revision, process) = (Some(spoken.as_str()), *pid),
+            State::Waiting { until: at, .. } | State::Broken { until: at, .. } => until = Some(*at),
+            State::Idle | State::Starting | State::Disabled { .. } | State::Stopped => {}
+        }
+        let now = Instant::now();
+        let wait = until.map(|at| at.saturating_duration_since(now).as_millis());
+        let why = match &state {
+            State::Waiting { why, .. } | State::Broken { why, .. } | State::Disabled { why } => Some(why.clone()),
+            State::Idle | State::Starting | State::Ready { .. } | State::Stopped => None,
+        };
+        ServerStatus {
+            key: server.key().to_string(),
+            state: word(&state),
+            transport: if matches!(server.settings().reach, Ok(Reach::Remote(_))) { "http" } else { "stdio" },
+            era: server.era().map(|era| if era == Era::Legacy { "legacy" } else { "modern" }),
+            revision,
+            pid: process,
+            restarts: server.restarts(),
+            in_flight: self.metrics.in_flight(server.index()),
+            connections: server.connections(),
+            retry_after_ms: wait.map(|wait| u64::try_from(wait).unwrap_or(u64::MAX)),
+            last_error: why.or_else(|| server.last_error()),
+            required: server.settings().required,
+        }
+    }
+}
+
+/// Where a server stands, in one word.
+const fn word(state: &State) -> &'static str {
+    match state {
+        State::Idle => "idle",
+        State::Starting => "starting",
+        State::Ready { .. } => "ready",
+        State::Waiting { .. } => "waiting",
+        State::Broken { .. } => "broken",
+        State::Disabled { .. } => "disabled",
+        State::Stopped => "stopped",
+    }
+}

@@ -1,0 +1,302 @@
+//! Numbers for operators, in the text form that Prometheus reads (contract §5).
+//!
+//! What happens is counted when it happens; where something stands is put in by [`Metrics::render`], just before it is
+//! read. Labels are server keys, profile names and words of ours: no principal, no name of a host's or a server's own.
+//! Knows neither servers nor sockets: `gateway` counts, `daemon` asks for the text.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::ident::{Kind, ServerKey};
+
+/// The content type of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    server: Arc<String>,
+    method: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    server: Arc<String>,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfServer {
+    server: Arc<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    server: Arc<String>,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Items {
+    profile: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfProfile {
+    profile: String,
+}
+
+/// All numbers.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    refusals: Family<Refusal, Counter>,
+    states: Family<InState, Gauge>,
+    items: Family<Items, Gauge>,
+    tokens: Family<OfProfile, Gauge>,
+    /// By place in the settings.
+    servers: Box<[Server]>,
+    /// The label of what concerns no server.
+    none: Arc<String>,
+}
+
+/// What is at hand for each call.
+struct Server {
+    key: Arc<String>,
+    seconds: Histogram,
+    overhead: Histogram,
+    in_flight: Gauge,
+    restarts: Counter<u64, AtomicU64>,
+}
+
+/// Where a server stands.
+pub struct ServerNow {
+    /// One of [`ServerNow::STATES`].
+    pub state: &'static str,
+    /// How often it was started again.
+    pub restarts: u64,
+}
+
+impl ServerNow {
+    /// All words for where a server stands.
+    pub const STATES: [&'static str; 7] = ["idle", "starting", "ready", "waiting", "broken", "disabled", "stopped"];
+}
+
+/// What a profile shows to everybody.
+pub struct ProfileNow {
+    /// Its name.
+    pub name: String,
+    /// Items, by [`Kind::index`].
+    pub items: [usize; 4],
+    /// What its lists cost a model, about.
+    pub tokens: usize,
+}
+
+impl Metrics {
+    /// Numbers about these servers, in the order of the settings.
+    pub fn new(servers: &[ServerKey]) -> Self {
+        let mut registry = Registry::with_prefix("onegate");
+        let (requests, refusals, states, items, tokens) = Default::default();
+        let seconds = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
+        let overhead = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
+        let in_flight = Family::<OfServer, Gauge>::default();
+        let restarts = Family::<OfServer, Counter>::default();
+        let servers = servers.iter().map(|key| {
+            let key = Arc::new(key.to_string());
+            let label = OfServer { server: Arc::clone(&key) };
+            Server {
+                key,
+                seconds: seconds.get_or_create_owned(&label),
+                overhead: overhead.get_or_create_owned(&label),
+                in_flight: in_flight.get_or_create_owned(&label),
+                restarts: restarts.get_or_create_owned(&label),
+            }
+        });
+        let servers = servers.collect();
+        let metrics = Self {
+            registry: Registry::default(),
+            requests,
+            refusals,
+            states,
+            items,
+            tokens,
+            servers,
+            none: Arc::default(),
+        };
+        registry.register("requests", "Requests of hosts, by what came of them", metrics.requests.clone());
+        registry.register("request_seconds", "Time from a request to its answer", seconds);
+        registry.register("overhead_seconds", "The part of it that was not spent waiting for the server", overhead);
+        registry.register("refusals", "Requests that policy refused", metrics.refusals.clone());
+        registry.register("in_flight", "Requests that a server works on", in_flight);
+        registry.register("server_state", "1 for where a server stands, 0 for all else", metrics.states.clone());
+        registry.register("restarts", "How often a server was started again", restarts);
+        registry.register("catalogue_items", "What a profile shows to everybody", metrics.items.clone());
+        registry.register("catalogue_tokens", "What its lists cost a model, estimated", metrics.tokens.clone());
+        Self { registry, ..metrics }
+    }
+
+    /// A request has come.
+    pub fn begin(&self, method: &'static str) -> Measure<'_> {
+        Measure {
+            metrics: self,
+            method,
+            begun: Instant::now(),
+            server: None,
+            since: None,
+            away: Duration::ZERO,
+            outcome: "cancelled",
+        }
+    }
+
+    /// Policy refused a request; `None` = before it was known to which server it goes.
+    pub fn refused(&self, server: Option<usize>, reason: &'static str) {
+        let server = Arc::clone(self.key(server));
+        self.refusals.get_or_create(&Refusal { server, reason }).inc();
+    }
+
+    /// How many requests a server works on.
+    pub fn in_flight(&self, server: usize) -> u64 {
+        u64::try_from(self.servers[server].in_flight.get()).unwrap_or_default()
+    }
+
+    fn key(&self, server: Option<usize>) -> &Arc<String> {
+        server.map_or(&self.none, |server| &self.servers[server].key)
+    }
+
+    /// All numbers as text; servers in the order of the settings.
+    pub fn render(&self, servers: &[ServerNow], profiles: &[ProfileNow]) -> String {
+        for (server, now) in self.servers.iter().zip(servers) {
+            for state in ServerNow::STATES {
+                let label = InState { server: Arc::clone(&server.key), state };
+                self.states.get_or_create(&label).set(i64::from(state == now.state));
+            }
+            server.restarts.inner().store(now.restarts, Ordering::Relaxed);
+        }
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        for now in profiles {
+            for kind in Kind::ALL {
+                let label = Items { profile: now.name.clone(), kind: kind.as_str() };
+                self.items.get_or_create(&label).set(count(now.items[kind.index()]));
+            }
+            self.tokens.get_or_create(&OfProfile { profile: now.name.clone() }).set(count(now.tokens));
+        }
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &self.registry).expect("invariant: a String takes everything");
+        text
+    }
+}
+
+/// From 100 µs, doubled 20 times: to a minute and more.
+fn buckets() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.0001, 2.0, 20)
+}
+
+/// A request that is measured; it counts when this is dropped, as cancelled unless its outcome was told.
+pub struct Measure<'a> {
+    metrics: &'a Metrics,
+    method: &'static str,
+    begun: Instant,
+    server: Option<usize>,
+    /// Since when the server has it.
+    since: Option<Instant>,
+    /// How long the server had it.
+    away: Duration,
+    outcome: &'static str,
+}
+
+impl Measure<'_> {
+    /// It is about this server.
+    pub fn about(&mut self, server: usize) {
+        self.server = Some(server);
+    }
+
+    /// The server has it from now on.
+    pub fn sent(&mut self, server: usize) {
+        self.server = Some(server);
+        self.since = Some(Instant::now());
+        self.metrics.servers[server].in_flight.inc();
+    }
+
+    /// The server has answered.
+    pub fn back(&mut self) {
+        if let (Some(since), Some(server)) = (self.since.take(), self.server) {
+            self.away += since.elapsed();
+            self.metrics.servers[server].in_flight.dec();
+        }
+    }
+
+    /// What came of it, in a word of ours.
+    pub fn ended(&mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Measure<'_> {
+    fn drop(&mut self) {
+        self.back();
+        let Self { metrics, method, outcome, .. } = *self;
+        let server = Arc::clone(metrics.key(self.server));
+        metrics.requests.get_or_create(&Request { server, method, outcome }).inc();
+        if let Some(server) = self.server {
+            let (all, server) = (self.begun.elapsed(), &metrics.servers[server]);
+            server.seconds.observe(all.as_secs_f64());
+            server.overhead.observe(all.saturating_sub(self.away).as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str, name: &str) -> Vec<String> {
+        text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_happened_and_where_things_stand_is_told_by_name() {
+        let metrics = Metrics::new(&["a", "b"].map(|key| ServerKey::new(key).unwrap()));
+        let mut measure = metrics.begin("tools/call");
+        measure.sent(1);
+        assert_eq!((metrics.in_flight(0), metrics.in_flight(1)), (0, 1));
+        measure.back();
+        measure.ended("ok");
+        drop(measure);
+        // Given up while the server has it.
+        let mut measure = metrics.begin("tools/call");
+        measure.sent(1);
+        drop(measure);
+        drop(metrics.begin("prompts/get"));
+        metrics.refused(Some(0), "rate-limited");
+        assert_eq!(metrics.in_flight(1), 0);
+        let servers = [("ready", 3), ("idle", 0)].map(|(state, restarts)| ServerNow { state, restarts });
+        let profiles = [ProfileNow { name: "default".to_owned(), items: [5, 0, 2, 1], tokens: 1234 }];
+        let text = metrics.render(&servers, &profiles);
+        for line in [
+            r#"onegate_requests_total{server="b",method="tools/call",outcome="ok"} 1"#,
+            r#"onegate_requests_total{server="b",method="tools/call",outcome="cancelled"} 1"#,
+            r#"onegate_requests_total{server="",method="prompts/get",outcome="cancelled"} 1"#,
+            r#"onegate_refusals_total{server="a",reason="rate-limited"} 1"#,
+            r#"onegate_in_flight{server="b"} 0"#,
+            r#"onegate_server_state{server="a",state="ready"} 1"#,
+            r#"onegate_server_state{server="a",state="broken"} 0"#,
+            r#"onegate_restarts_total{server="a"} 3"#,
+            r#"onegate_catalogue_items{profile="default",kind="tool"} 5"#,
+            r#"onegate_catalogue_tokens{profile="default"} 1234"#,
+            r#"onegate_request_seconds_count{server="b"} 2"#,
+            r#"onegate_overhead_seconds_count{server="b"} 2"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+        assert_eq!(lines(&text, "onegate_server_state{").len(), 14);
+    }
+}
