@@ -105,24 +105,8 @@ impl Names {
                 found.push((entry.path(), role));
             }
         }
-        found.sort();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(found)
-    }
-}
-
-impl PartialOrd for Role {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Role {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let place = |role: &Self| match role {
-            Self::Past => 0,
-            Self::Current(slot) => *slot,
-        };
-        place(self).cmp(&place(other))
     }
 }
 
@@ -229,7 +213,7 @@ impl Log {
             out: Vec::new(),
         };
         log.go_on()?;
-        log.forget_old();
+        log.forget_old(SystemTime::now());
         if slot > 1 {
             tracing::info!(file = %log.path.display(), "another process writes the audit file; ours is beside it");
         }
@@ -347,14 +331,14 @@ impl Log {
                 std::fs::rename(&past, &self.path)?;
             }
         } else {
-            self.forget_old();
+            self.forget_old(now);
         }
         begun
     }
 
     /// Removes what was written last before the time that files are kept.
-    fn forget_old(&self) {
-        let Some(oldest) = SystemTime::now().checked_sub(self.keep) else { return };
+    fn forget_old(&self, now: SystemTime) {
+        let Some(oldest) = now.checked_sub(self.keep) else { return };
         for (path, role) in self.names.all().unwrap_or_default() {
             let is_old = std::fs::symlink_metadata(&path)
                 .and_then(|found| found.modified())
@@ -379,8 +363,7 @@ impl Log {
     }
 
     /// Writes records, and how many found no place behind them.
-    pub(super) fn write(&mut self, records: &[Vec<u8>], lost: u64) {
-        let now = SystemTime::now();
+    pub(super) fn write(&mut self, now: SystemTime, records: &[Vec<u8>], lost: u64) {
         self.turn(now);
         let before = self.link.clone();
         let lost = lost + std::mem::take(&mut self.lost);
@@ -415,7 +398,7 @@ impl Log {
     pub(super) fn end(&mut self) {
         let now = SystemTime::now();
         if self.lost > 0 {
-            self.write(&[], 0);
+            self.write(now, &[], 0);
         }
         let mut members = b"\"event\":\"end\",\"time\":\"".to_vec();
         moment::push(&mut members, now);
@@ -506,3 +489,25 @@ fn read_at(file: &mut File, from: u64, length: u64) -> io::Result<Vec<u8>> {
     file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+/// What tests need to stand for another process, and for a disk that is full.
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    pub(in super::super) fn lock_for_tests(file: &Path) -> File {
+        lock(file).unwrap().unwrap()
+    }
+
+    impl Log {
+        /// Writes go nowhere, or into the file again.
+        pub(in super::super) fn break_for_tests(&mut self, broken: bool) {
+            let mut options = OpenOptions::new();
+            let options = if broken { options.read(true) } else { options.read(true).append(true) };
+            self.file = options.open(&self.path).unwrap();
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) use testing::lock_for_tests;

@@ -4,6 +4,8 @@
 //! waits in a bounded queue ([`queue`]) for the one thread that writes ([`Keeper`]); what finds no place there is counted,
 //! and the count is written. Files, their names and their ends are [`file`]'s, the chain is [`chain`]'s.
 //!
+//! What stands in files is read by [`verify`].
+//!
 //! Deliberately knows no policy and no wire: words and names come in as text. Made by `daemon`, filled in by `gateway`,
 //! read by `onegate audit` and `onegate policy replay`.
 
@@ -13,12 +15,13 @@ mod moment;
 mod queue;
 mod record;
 mod shape;
+pub mod verify;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 
@@ -65,9 +68,11 @@ impl Audit {
         let writing = thread::Builder::new().name("audit".to_owned()).spawn(move || {
             let mut log = log;
             while let Some((records, lost)) = taking.take() {
-                log.write(&records, lost);
+                log.write(SystemTime::now(), &records, lost);
             }
             log.end();
+            // The file is free when the end is told.
+            drop(log);
             drop(end);
         });
         writing.map_err(|error| failed(error.to_string()))?;
@@ -94,6 +99,13 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.queue.close();
     }
+}
+
+/// A moment as records have it; two are ordered as their texts are.
+pub fn moment(time: SystemTime) -> String {
+    let mut out = Vec::new();
+    moment::push(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A name for this process.
