@@ -1,4 +1,6 @@
 //! `onegate audit`: the record of decisions verified, shown and summed up. Starts nothing, and changes no file.
+//!
+//! Long, and one thing: three looks at the same lines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read as _;
@@ -204,7 +206,7 @@ fn tail(file: &Path, count: usize, follow: bool, as_json: bool) -> anyhow::Resul
     let mut lines = Lines::open(file).with_context(|| named(file))?;
     let mut last = VecDeque::new();
     let mut read = 0;
-    while let Some(raw) = lines.next()? {
+    while let Some(raw) = lines.next_line()? {
         // What has no end yet is still being written.
         if !raw.ended && follow {
             break;
@@ -218,11 +220,14 @@ fn tail(file: &Path, count: usize, follow: bool, as_json: bool) -> anyhow::Resul
     for line in last {
         show(&line, as_json)?;
     }
-    while follow {
+    if !follow {
+        return Ok(Exit::Fine);
+    }
+    // Up to whoever follows: until a signal comes, or nobody reads what is shown.
+    loop {
         sleep(LOOK);
         read = news(file, read, as_json)?;
     }
-    Ok(Exit::Fine)
 }
 
 /// Shows the whole lines behind `read`; answers how much was read then. Another file of the name is read from its
@@ -299,7 +304,7 @@ fn top(files: &[PathBuf], by: By, since: Option<Duration>, as_json: bool) -> any
     let (mut lost, mut unread) = (0, 0);
     for file in files {
         let mut lines = Lines::open(file).with_context(|| named(file))?;
-        while let Some(raw) = lines.next()? {
+        while let Some(raw) = lines.next_line()? {
             let Ok(record) = serde_json::from_slice::<Value>(&raw.bytes) else {
                 unread += 1;
                 continue;
@@ -314,7 +319,7 @@ fn top(files: &[PathBuf], by: By, since: Option<Duration>, as_json: bool) -> any
         }
     }
     let mut rows: Vec<_> = counts.into_iter().collect();
-    rows.sort_by(|(_, a), (_, b)| b.all.cmp(&a.all));
+    rows.sort_by_key(|(_, count)| std::cmp::Reverse(count.all));
     let mean = |count: &Count| (count.millis / count.all as f64 * 1000.0).round() / 1000.0;
     if as_json {
         let rows: Vec<_> = rows

@@ -76,10 +76,8 @@ fn put(root: &mut Value, pointer: &str, value: &Value) {
     for step in pointer.split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");
         // One that was written down whole holds it already.
-        at = match at {
-            Value::Object(members) => members.entry(step).or_insert_with(|| Value::Object(Map::new())),
-            _ => return,
-        };
+        let Value::Object(members) = at else { return };
+        at = members.entry(step).or_insert_with(|| Value::Object(Map::new()));
     }
     *at = value.clone();
 }
@@ -145,7 +143,7 @@ pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::
 fn replay(file: &Path, settings: &Settings, policy: &Policy, found: &mut Found) -> anyhow::Result<()> {
     let mut lines = Lines::open(file)?;
     let mut values: Vec<String> = Vec::new();
-    while let Some(raw) = lines.next()? {
+    while let Some(raw) = lines.next_line()? {
         let Ok(record) = serde_json::from_slice::<Value>(&raw.bytes) else {
             found.unread += 1;
             continue;

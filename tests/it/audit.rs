@@ -201,10 +201,12 @@ fn r36_a_second_run_writes_beside_the_first_and_call_does_too() {
 #[test]
 fn e40_a_file_that_cannot_be_written_keeps_it_from_starting() {
     let setup = Setup::new().head("[telemetry]\naudit = { file = \"/dev/null/audit.jsonl\" }").server("a", json!({}));
-    for command in [&["run"][..], &["serve", "--listen", "127.0.0.1:0"], &["call", "a__t", "{}"]] {
-        let setup = setup.output(command);
-        let open = setup.err.contains("telemetry.audit.file") || setup.err.contains("auth.keys");
-        assert!(setup.code == Some(2) && open, "{command:?}: {:?} {}", setup.code, setup.err);
+    let setup = setup.raw("[auth]\nmode = \"none\"");
+    for command in [&["check"][..], &["run"], &["serve", "--listen", "127.0.0.1:0"], &["call", "a__t", "{}"]] {
+        let ended = setup.output(command);
+        let told =
+            ended.err.contains("onegate.toml:2: telemetry.audit.file: `/dev/null/audit.jsonl` cannot be written");
+        assert!(ended.code == Some(2) && told, "{command:?}: {:?} {}", ended.code, ended.err);
     }
 }
 

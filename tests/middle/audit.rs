@@ -29,7 +29,7 @@ impl Written {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("audit.jsonl");
         let values = values.iter().map(|&pointer| pointer.to_owned()).collect();
-        let audit = AuditSettings { file, keep: Duration::from_secs(86_400), values };
+        let audit = AuditSettings { file, keep: Duration::from_secs(86_400), values, place: "here".into() };
         let world = World::with(vec![server("a")], |settings| {
             settings.policy = policy;
             settings.telemetry.audit = Some(audit);
@@ -139,7 +139,7 @@ async fn r36_e20_every_path_leaves_a_record_in_all_cells() {
         }
         host.ask(3, "tools/call", era.params(json!({"name": "a__open"}))).await;
         let call = a.expect("tools/call").await;
-        a.end.error(&call, -32050).await;
+        a.end.error(&call, 77).await;
         host.answer(3).await;
         host.ask(4, "tools/call", era.params(json!({"name": "a__open"}))).await;
         a.expect("tools/call").await;
@@ -163,11 +163,11 @@ async fn r36_e20_every_path_leaves_a_record_in_all_cells() {
             ["tools/call", "a__open", "open", "allow", "cancelled"],
         ];
         assert_eq!(told, expected, "{era:?} {server_era:?}");
-        assert_eq!(records[0]["reason"], "not-allowed");
+        assert_eq!((&records[0]["reason"], &records[0]["rule"]), (&json!("not-allowed"), &json!("policy.default")));
         assert_eq!((&records[0]["server"], &records[0]["kind"]), (&json!("a"), &json!("tool")));
         assert_eq!(records[7]["reason"], "unknown-method");
         assert_eq!((&records[9]["rule"], &records[9]["reason"]), (&json!("here"), &Value::Null));
-        assert_eq!(records[11]["code"], -32050);
+        assert_eq!(records[11]["code"], 77);
         assert_eq!(records[9]["shape"], records[10]["shape"], "values differ, the shape does not");
         assert_ne!(records[9]["shape"], records[11]["shape"]);
         let session = records[9]["session"].as_str().unwrap();

@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn settings(folder: &Path) -> AuditSettings {
-    AuditSettings { file: folder.join("audit/audit.jsonl"), keep: 30 * DAY, values: Vec::new() }
+    AuditSettings { file: folder.join("audit/audit.jsonl"), keep: 30 * DAY, values: Vec::new(), place: "here".into() }
 }
 
 /// Writes so many records in a process of its own, so to speak.
@@ -151,12 +151,15 @@ fn e40_what_is_no_audit_file_is_not_written_to() {
     for text in ["precious\n", "{\"seq\":1,\"prev\":null}\n", "{}"] {
         fs::write(&settings.file, text).unwrap();
         let why = Audit::open(&settings).err().unwrap().to_string();
-        assert!(why.contains("telemetry.audit.file") && why.contains("no audit file"), "{why}");
+        assert!(why.starts_with("here: telemetry.audit.file: `") && why.contains("no audit file"), "{why}");
         assert_eq!(fs::read_to_string(&settings.file).unwrap(), text);
     }
     fs::remove_file(&settings.file).unwrap();
+    assert!(Audit::check(&settings).is_ok() && !settings.file.exists());
     fs::create_dir(&settings.file).unwrap();
-    assert!(Audit::open(&settings).is_err());
+    assert!(Audit::open(&settings).is_err() && Audit::check(&settings).is_err());
+    let below = AuditSettings { file: "/dev/null/x/audit.jsonl".into(), ..settings.clone() };
+    assert!(Audit::open(&below).is_err() && Audit::check(&below).is_err());
     fs::remove_dir(&settings.file).unwrap();
     std::os::unix::fs::symlink("/dev/null", &settings.file).unwrap();
     assert!(Audit::open(&settings).is_err());
@@ -197,14 +200,14 @@ fn a_new_day_begins_a_new_file_and_old_ones_go() {
     assert_eq!((told.join(" "), follow(&mut link, &settings.file)), ("b- b-".to_owned(), "b-".to_owned()));
     // What is written says when it was written; here that is now, all of it.
     log.write(now + DAY * 40, &one, 0);
-    assert_eq!(family(&settings.file).unwrap(), [settings.file.clone()], "only what goes on is kept");
+    assert_eq!(family(&settings.file).unwrap(), std::slice::from_ref(&settings.file), "only what goes on is kept");
     assert_eq!(follow(&mut link.clone(), &settings.file), "b-");
     // A file of another process that has ended goes too, one that somebody has does not.
     let (ended, held) = (settings.file.with_file_name("audit.2.jsonl"), settings.file.with_file_name("audit.3.jsonl"));
     fs::write(&ended, "").unwrap();
     run(&settings, 0);
     fs::write(&held, "").unwrap();
-    let other = file::lock_for_tests(&held);
+    let other = names::lock(&held).unwrap();
     log.write(now + DAY * 80, &one, 0);
     assert!(!ended.exists() && held.exists());
     drop(other);

@@ -37,7 +37,7 @@ impl Lines {
     }
 
     /// The next line. Of one that is too long only the beginning is kept, which is no record then.
-    pub fn next(&mut self) -> io::Result<Option<Raw>> {
+    pub fn next_line(&mut self) -> io::Result<Option<Raw>> {
         let mut bytes = Vec::new();
         self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)?;
         if bytes.is_empty() {
@@ -133,7 +133,7 @@ pub fn verify(files: &[PathBuf]) -> io::Result<Vec<Report>> {
     let mut reports = Vec::new();
     let mut chains: Vec<(String, Vec<(u64, PathBuf)>)> = Vec::new();
     for file in files {
-        let head = Lines::open(file)?.next()?.and_then(|raw| Line::read(&raw.bytes));
+        let head = Lines::open(file)?.next_line()?.and_then(|raw| Line::read(&raw.bytes));
         match head.and_then(|line| Some((line.chain.filter(|_| line.event.as_deref() == Some("begin"))?, line.seq))) {
             Some((chain, first)) => match chains.iter_mut().find(|(known, _)| *known == chain) {
                 Some((_, files)) => files.push((first, file.clone())),
@@ -190,9 +190,9 @@ impl Walk {
         let files = self.report.files.clone();
         for (n, file) in files.iter().enumerate() {
             let mut lines = Lines::open(file)?;
-            let mut ahead = lines.next()?;
+            let mut ahead = lines.next_line()?;
             while let Some(raw) = ahead {
-                ahead = lines.next()?;
+                ahead = lines.next_line()?;
                 if raw.number == 1 && n == 0 {
                     self.begin(file, &raw);
                 }
