@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::{Common, load, out};
-use crate::config::Note;
 use crate::config::settings::{AuthMode, HttpSettings, Settings};
+use crate::config::{Fault, Note, Place};
 use crate::shown::shown_str;
+use crate::telemetry::audit::Audit;
 
 /// Flags of `check`.
 #[derive(clap::Args)]
@@ -23,7 +24,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(exit),
     };
-    let faults: Vec<_> = loaded.server_faults.iter().chain(&loaded.serving.faults).cloned().collect();
+    let mut faults: Vec<_> = loaded.server_faults.iter().chain(&loaded.serving.faults).cloned().collect();
+    if let Some(audit) = &loaded.settings.telemetry.audit
+        && let Err(error) = Audit::check(audit)
+    {
+        let (key, message) = ("telemetry.audit.file".to_owned(), error.why().to_owned());
+        faults.push(Fault { place: place(&audit.place), key, message, nearest: None });
+    }
     if !faults.is_empty() {
         return load::tell(args.json, &faults);
     }
@@ -62,6 +69,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         out::text(&line)?;
     }
     Ok(Exit::Fine)
+}
+
+/// A place that was written out.
+fn place(text: &str) -> Place {
+    let parted = text.rsplit_once(':').and_then(|(file, line)| Some((file.to_owned(), line.parse().ok()?)));
+    match parted {
+        Some((file, line)) => Place { file: Some(file), line: Some(line), ..Place::default() },
+        None => Place { file: Some(text.to_owned()), ..Place::default() },
+    }
 }
 
 /// `2 servers: files, git`.

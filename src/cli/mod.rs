@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, everything else to stderr. What a command prints for people it also prints as JSON.
 
+mod audit;
 mod call;
 mod check;
 mod demo;
@@ -13,6 +14,7 @@ mod load;
 mod out;
 mod policy;
 mod progress;
+mod replay;
 mod run;
 mod serve;
 mod status;
@@ -65,8 +67,10 @@ enum Command {
     Call(call::Args),
     /// What policy decides about one item for one principal, and why.
     Explain(explain::Args),
-    /// Test a configuration against a table of expected decisions.
+    /// Test a configuration against expected decisions, or against those of the past.
     Policy(policy::Args),
+    /// Verify, show and sum up the record of decisions.
+    Audit(audit::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
     /// Make keys for hosts of `serve`.
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Call(args) => call::run(args),
         Command::Explain(args) => explain::run(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),

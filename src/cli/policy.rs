@@ -1,4 +1,5 @@
-//! `onegate policy`: a table of expected decisions against the configuration. Starts nothing.
+//! `onegate policy`: a table of expected decisions against the configuration, or those of the past (`replay`). Starts
+//! nothing.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::{Common, load, out, who};
+use super::{Common, load, out, replay, who};
 use crate::config::settings::{Effect, Settings};
 use crate::config::{PolicyCase, policy_cases};
 use crate::policy::{Clock, Policy};
@@ -32,10 +33,24 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Say which recorded decisions would be others under this configuration: exit 1 when any would.
+    Replay {
+        /// Audit files.
+        #[arg(required = true, value_name = "AUDIT")]
+        files: Vec<PathBuf>,
+        /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let Command::Test { file, json, common } = &args.command;
+    let (file, json, common) = match &args.command {
+        Command::Test { file, json, common } => (file, json, common),
+        Command::Replay { files, json, common } => return replay::run(files, *json, common),
+    };
     let settings = match load::load(common, *json)? {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),

@@ -147,7 +147,8 @@ fn audit(
     }
     let base = ground.origins.get("telemetry.audit.file", ground.layers).map_or(ground.cwd, |(layer, _)| &layer.base);
     let file = ground.environment.path(&written.file?, base);
-    Some(AuditSettings { file, keep: written.keep.0, values: written.values })
+    let place = ground.origins.place("telemetry.audit.file", ground.layers).to_string();
+    Some(AuditSettings { file, keep: written.keep.0, values: written.values, place })
 }
 
 struct Resolver<'a> {

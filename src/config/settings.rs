@@ -98,6 +98,8 @@ pub struct AuditSettings {
     pub keep: Duration,
     /// JSON pointers of the arguments whose values are written down.
     pub values: Vec<String>,
+    /// Where that stands, for people.
+    pub place: String,
 }
 
 /// How a line on stderr looks.

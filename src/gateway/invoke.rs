@@ -405,23 +405,25 @@ impl Gateway {
         }
         let route = catalogue.resolve_uri(uri, learned);
         let found = route.and_then(|route| {
-            let item = (self.servers[route.server].key(), &*route.native);
-            if let Some(record) = &mut *record {
-                record.item(item.0.as_str(), Kind::Resource.as_str(), item.1);
-            }
             let origin = origin(&catalogue, Kind::Resource, route.server, &route.native);
-            let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin)?;
-            Some((route, terms))
+            let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin);
+            if terms.is_none() {
+                self.note_hidden(record, caller, (route.server, Kind::Resource, &route.native));
+            }
+            Some((route, terms?))
         });
         let Some((route, terms)) = found else {
             self.policy.count_unknown(&caller.principal);
-            self.note_unseen(record);
+            self.note_unknown_uri(record, &catalogue, caller, uri);
             return Ok(None);
         };
         if !self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe) {
             return Ok(None);
         }
         let server = &self.servers[route.server];
+        if let Some(record) = &mut *record {
+            record.item(server.key().as_str(), Kind::Resource.as_str(), &route.native);
+        }
         self.admit_subscription(caller, &terms, server, record)?;
         let held = async {
             let source = server.source_for(caller).await?;

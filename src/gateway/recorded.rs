@@ -33,13 +33,14 @@ impl Gateway {
         Some(audit.begin(&Asked { caller, method, exposed: Some(exposed) }))
     }
 
-    /// A request for a method that is not served, which is refused before it names anything (E-20).
-    pub fn note_unserved(&self, principal: &Principal, session: Option<u64>, method: &[u8]) {
+    /// A request that was refused before it named anything to decide about, such as one for a method that is not served
+    /// (E-20).
+    pub fn note_refused(&self, principal: &Principal, session: Option<u64>, method: &[u8], reason: &'static str) {
         let Some(audit) = &self.audit else { return };
         let caller = Caller { principal: principal.clone(), session, ..Caller::stdio(Revision::LATEST_MODERN) };
         let mut record =
             audit.begin(&Asked { caller: &caller, method: &String::from_utf8_lossy(method), exposed: None });
-        record.decided(&self.refusal("refuse", "unknown-method", None));
+        record.decided(&self.refusal("refuse", reason, None));
         record.end(&Ended { word: "refused", code: None, reason: None });
     }
 
@@ -60,39 +61,67 @@ impl Gateway {
         caller: &Caller,
         name: &str,
     ) {
-        let Some(record) = record else { return };
-        match self.hidden(catalogue, call, caller, name) {
-            Some((server, kind, native)) => {
-                record.item(self.servers[server].key().as_str(), kind.as_str(), &native);
-                record.decided(&self.refusal("hidden", Reason::NotAllowed.code(), None));
-            }
-            None => record.decided(&self.refusal("unknown", "unknown", None)),
+        if record.is_none() {
+            return;
+        }
+        match self.hidden(catalogue, call, name) {
+            Some((server, kind, native)) => self.note_hidden(record, caller, (server, kind, &native)),
+            None => self.note_unseen(record),
         }
     }
 
-    /// The same where the item, if there is one, stands in the record already.
+    /// The same of a resource that somebody wants to be told of.
+    pub(super) fn note_unknown_uri(
+        &self,
+        record: &mut Option<Record<'_>>,
+        catalogue: &Catalogue,
+        caller: &Caller,
+        uri: &str,
+    ) {
+        if record.is_none() {
+            return;
+        }
+        match self.hidden_uri(catalogue, &[Kind::Resource], uri) {
+            Some((server, kind, native)) => self.note_hidden(record, caller, (server, kind, &native)),
+            None => self.note_unseen(record),
+        }
+    }
+
+    /// Nothing of that name is there, unless something else was decided before.
     pub(super) fn note_unseen(&self, record: &mut Option<Record<'_>>) {
         if let Some(record) = record {
-            let hidden = record.names_item();
-            let (word, reason) = if hidden { ("hidden", Reason::NotAllowed.code()) } else { ("unknown", "unknown") };
-            record.decided(&self.refusal(word, reason, None));
+            record.decided(&self.refusal("unknown", "unknown", None));
         }
     }
 
-    /// The item that a caller may not know of, by the name that it would have.
-    fn hidden(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<(usize, Kind, String)> {
-        let kind = match call.kind() {
-            Target::Tool => Kind::Tool,
-            Target::Prompt => Kind::Prompt,
-            Target::Task => return None,
-            Target::Uri => {
-                let template = (call.method() == Method::Complete).then(|| catalogue.resolve_template(name)).flatten();
-                let kind = if template.is_some() { Kind::Template } else { Kind::Resource };
-                let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
-                let route = template.or_else(|| catalogue.resolve_uri(name, learned))?;
-                return Some((route.server, kind, route.native.into_owned()));
+    /// It is there, and this caller may not know of it: by a rule or list, or because a profile or an override leaves it out.
+    pub(super) fn note_hidden(
+        &self,
+        record: &mut Option<Record<'_>>,
+        caller: &Caller,
+        (server, kind, native): (usize, Kind, &str),
+    ) {
+        let Some(record) = record else { return };
+        record.item(self.servers[server].key().as_str(), kind.as_str(), native);
+        let hider = self.policy.hider(&caller.principal, server, kind, native);
+        record.decided(&self.refusal("hidden", Reason::NotAllowed.code(), hider.as_deref()));
+    }
+
+    /// The item that a caller may not know of, by the name that it would have: one that is listed, to somebody else. URIs
+    /// that a template stands for are not looked for.
+    fn hidden(&self, catalogue: &Catalogue, call: &Call, name: &str) -> Option<(usize, Kind, String)> {
+        match call.kind() {
+            Target::Tool => self.hidden_by_name(catalogue, Kind::Tool, name),
+            Target::Prompt => self.hidden_by_name(catalogue, Kind::Prompt, name),
+            Target::Uri if call.method() == Method::Complete => {
+                self.hidden_uri(catalogue, &[Kind::Template, Kind::Resource], name)
             }
-        };
+            Target::Uri => self.hidden_uri(catalogue, &[Kind::Resource], name),
+            Target::Task => None,
+        }
+    }
+
+    fn hidden_by_name(&self, catalogue: &Catalogue, kind: Kind, name: &str) -> Option<(usize, Kind, String)> {
         self.lists.places().iter().enumerate().find_map(|(server, place)| {
             let behind = match &*place.prefix {
                 "" => name,
@@ -101,6 +130,15 @@ impl Gateway {
             let renamed = self.lists.overrides_of(server).iter().find(|change| change.name.as_deref() == Some(behind));
             let native = renamed.filter(|_| kind == Kind::Tool).map_or(behind, |change| &change.native);
             catalogue.lists(kind, server, native).then(|| (server, kind, native.to_owned()))
+        })
+    }
+
+    fn hidden_uri(&self, catalogue: &Catalogue, kinds: &[Kind], uri: &str) -> Option<(usize, Kind, String)> {
+        self.lists.places().iter().enumerate().find_map(|(server, place)| {
+            let marked = uri.strip_prefix("og+").and_then(|rest| rest.strip_prefix(place.key.as_str()));
+            let native = marked.and_then(|rest| rest.strip_prefix(':')).unwrap_or(uri);
+            let kind = kinds.iter().find(|kind| catalogue.lists(**kind, server, native))?;
+            Some((server, *kind, native.to_owned()))
         })
     }
 

@@ -71,7 +71,10 @@ impl Gateway {
         charge: Charge,
         record: &mut Option<Record<'_>>,
     ) -> Option<Result<Permit, (usize, Refusal)>> {
-        let terms = self.terms(caller, server, Kind::Tool, tool, Origin::Listed)?;
+        let Some(terms) = self.terms(caller, server, Kind::Tool, tool, Origin::Listed) else {
+            self.note_hidden(record, caller, (server, Kind::Tool, tool));
+            return None;
+        };
         let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Partial, charge };
         match self.decided(&ask, &terms, &self.servers[server], record) {
             Err(refusal) if refusal.is_hidden() => None,

@@ -120,15 +120,15 @@ impl Gateway {
         }
         let server = self.servers.iter().position(|server| server.key().as_str() == handle.server)?;
         let key = self.servers[server].key();
+        let hidden = |change: &OverrideSettings| change.hide && change.native == handle.tool;
+        if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool)
+            || self.lists.overrides_of(server).iter().any(hidden)
+        {
+            self.note_hidden(record, caller, (server, Kind::Tool, &handle.tool));
+            return None;
+        }
         if let Some(record) = record {
             record.item(key.as_str(), Kind::Tool.as_str(), &handle.tool);
-        }
-        if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool) {
-            return None;
-        }
-        let hidden = |change: &OverrideSettings| change.hide && change.native == handle.tool;
-        if self.lists.overrides_of(server).iter().any(hidden) {
-            return None;
         }
         let permit = self.admit_task(caller, server, &handle.tool, charge, record)?;
         Some(permit.map(|permit| Task { server, native: handle.native, permit }))

@@ -2,6 +2,8 @@
 //!
 //! Charges nothing. For `onegate explain` and `onegate policy test`.
 
+use std::sync::Arc;
+
 use super::arguments::Extent;
 use super::limits::LimitNote;
 use super::rules::{RuleNote, Word};
@@ -68,6 +70,18 @@ impl Policy {
             rules: self.rules.notes(principal, (key, kind, native), arguments),
             limits: self.limits.notes(&terms.limits, &members.limits, self.keys_of(principal, &terms)),
         })
+    }
+
+    /// What these rules, which decide by the arguments, say where only those below some pointers are known: the rule that
+    /// allows them, or the pointer of what does not fit; nothing where it hangs on others.
+    pub fn fit_known(
+        &self,
+        by: &[RuleId],
+        arguments: &[u8],
+        extent: Extent,
+        known: &dyn Fn(&str) -> bool,
+    ) -> Option<Result<RuleId, Arc<str>>> {
+        self.rules.fit_known(by, arguments, extent, known)
     }
 
     /// The patterns of rules and of servers' lists that match none of the items that were listed, and where they

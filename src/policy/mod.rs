@@ -18,6 +18,7 @@ mod rules;
 pub mod verdict;
 mod view;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -454,6 +455,20 @@ impl Policy {
 
     fn keys_of(&self, principal: &Principal, terms: &Terms) -> Keys {
         Keys { principal: self.limits.number(principal.as_str()), server: terms.server as u64, item: terms.item }
+    }
+
+    /// Where what hides an item from a principal stands, for people; nothing when neither lists nor rules do.
+    pub fn hider(&self, principal: &Principal, server: usize, kind: Kind, native: &str) -> Option<Cow<'_, str>> {
+        let terms = self.terms(self.class_of(principal), server, kind, native, Origin::Listed);
+        if terms.is_visible() {
+            return None;
+        }
+        let listed = self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native));
+        Some(match (self.keys.get(server).filter(|_| !listed), terms.ruling.by.first()) {
+            (Some(key), _) => format!("servers.{key}.{kind}s").into(),
+            (None, Some(rule)) => self.rule_place(*rule).into(),
+            (None, None) => "policy.default".into(),
+        })
     }
 
     /// A request for something that is not there, or that its caller may not know of.

@@ -223,6 +223,28 @@ impl Rules {
         Err(misfit.unwrap_or_else(|| "".into()))
     }
 
+    /// The same where only some of the arguments are known, those below pointers of which `known` says so; nothing where
+    /// it hangs on others.
+    pub(super) fn fit_known(
+        &self,
+        by: &[RuleId],
+        arguments: &[u8],
+        extent: Extent,
+        known: &dyn Fn(&str) -> bool,
+    ) -> Option<Result<RuleId, Arc<str>>> {
+        let (mut open, mut misfit) = (false, None);
+        for &id in by {
+            let (told, untold): (Vec<_>, Vec<_>) =
+                self.rule(id).conditions.iter().partition(|condition| known(condition.pointer()));
+            match told.iter().find(|condition| !condition.fits(arguments, extent)) {
+                Some(condition) => _ = misfit.get_or_insert_with(|| Arc::clone(condition.pointer())),
+                None if untold.is_empty() => return Some(Ok(id)),
+                None => open = true,
+            }
+        }
+        (!open).then(|| Err(misfit.unwrap_or_else(|| "".into())))
+    }
+
     /// Whether nothing of a server can be seen by a class.
     pub(super) fn hides_server(&self, standing: &Standing, server: usize) -> bool {
         let (Some(sites), Some(key)) = (standing.sites.get(server), self.keys.get(server)) else { return false };

@@ -353,7 +353,7 @@ impl Session {
         };
         let session = meta.is_none().then_some(0);
         let unserved = || {
-            self.gateway.note_unserved(&Principal::stdio(), session, method_name);
+            self.gateway.note_refused(&Principal::stdio(), session, method_name, "unknown-method");
             unknown()
         };
         let Some(known) = known else { return Err((reply, unserved())) };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onegate::config::settings::{
-    ApiKey, AuthMode, AuthSettings, HttpSettings, PolicySettings, ProfileSettings, Sharing,
+    ApiKey, AuditSettings, AuthMode, AuthSettings, HttpSettings, PolicySettings, ProfileSettings, Sharing,
 };
 use onegate::ident::Principal;
 use onegate::upstream::http::{Limits, serve};
@@ -41,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) policy: PolicySettings,
     /// All principals share the connection to the server.
     pub(crate) shared: bool,
+    /// Where decisions are written down.
+    pub(crate) audit: Option<AuditSettings>,
 }
 
 /// A key: the principal's name and its secret.
@@ -58,6 +60,7 @@ impl Front {
     pub(crate) async fn with(setup: Setup) -> (Self, End) {
         let mut world = World::with(vec![server("a")], |settings| {
             settings.policy = setup.policy.clone();
+            settings.telemetry.audit = setup.audit.clone();
             if setup.shared {
                 settings.servers[0].sharing = Sharing::Shared;
             }

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use onegate::config::settings::{ApiKey, Effect, LimitSettings, Per, PolicySettings, Rate, RuleSettings};
+use onegate::config::settings::{
+    ApiKey, AuditSettings, Effect, LimitSettings, Per, PolicySettings, Rate, RuleSettings,
+};
 use serde_json::json;
 
 use super::client::request;
@@ -104,5 +106,64 @@ fn e20_d102_d104_keys_are_apart_in_both_eras() {
             }
         }
         front.end().await;
+    });
+}
+
+/// what comes over HTTP is written down with whose key it was, in both eras; so is a header that says otherwise than
+/// its body (E-21).
+#[test]
+fn r36_e21_what_comes_over_http_is_written_down() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("audit.jsonl");
+        let audit = AuditSettings {
+            file: file.clone(),
+            keep: Duration::from_secs(86_400),
+            values: Vec::new(),
+            place: String::new(),
+        };
+        let (front, mut a) = Front::with(Setup { audit: Some(audit), ..setup() }).await;
+        let session = front.open_with("2025-11-25", &[("Authorization", BEARERS[2])], json!({})).await;
+        let in_session = [("Authorization", BEARERS[2]), ("Mcp-Session-Id", session.as_str())];
+        for (method, params) in [("tools/call", json!({"name": "a__t"})), ("acme/x", json!({}))] {
+            front.ask("/mcp", &in_session, &request(1, method, params)).await;
+        }
+        let headers = |name: &'static str| {
+            [
+                ("Authorization", BEARERS[0]),
+                ("MCP-Protocol-Version", "2026-07-28"),
+                ("Mcp-Method", "tools/call"),
+                ("Mcp-Name", name),
+            ]
+        };
+        let call = request(1, "tools/call", modern(json!({"name": "a__t", "arguments": {}})));
+        let (head, _) = front.ask("/mcp", &headers("a__cheap"), &call).await;
+        assert_eq!(head.status, 400);
+        let serving = async {
+            let call = a.expect("tools/call").await;
+            a.result(&call, text("fine")).await;
+        };
+        let headers = headers("a__t");
+        tokio::join!(front.ask("/mcp", &headers, &call), serving);
+        front.end().await;
+        let written = std::fs::read_to_string(file).unwrap();
+        assert!(!written.contains(&session), "a session's name is a secret");
+        let records = written.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let told: Vec<_> = records
+            .filter(|record| record.get("event").is_none())
+            .map(|record| {
+                let members = ["principal", "method", "verdict", "reason", "groups"];
+                members.map(|member| record[member].as_str().map_or(record[member].to_string(), str::to_owned))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ["key:eve", "tools/call", "hidden", "not-allowed", "[]"],
+                ["key:eve", "acme/x", "refuse", "unknown-method", "[]"],
+                ["key:ann", "tools/call", "refuse", "header-mismatch", "[\"dev\"]"],
+                ["key:ann", "tools/call", "allow", "null", "[\"dev\"]"],
+            ]
+        );
     });
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod audiences;
+mod audit;
 mod between;
 mod bounds;
 mod bridge;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use onegate::config::settings::{Launch, LogFormat, Reach, ServerSettings, Settings, TelemetrySettings};
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace, Processes};
 use onegate::ident::{Secret, ServerKey};
+use onegate::telemetry::audit::{Audit, Keeper};
 use onegate::transport::Channel;
 use onegate::upstream::stdio;
 use tokio::sync::mpsc;
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     links: HashMap<String, mpsc::Receiver<End>>,
+    /// Who writes decisions down, where that was asked for.
+    keeper: Option<Keeper>,
 }
 
 /// Gives the far end of each link to the test. A server behind a URL is reached as it always is.
@@ -82,8 +85,9 @@ impl World {
         change(&mut settings);
         let tasks = TaskTracker::new();
         let memory = Memory(senders, Processes::new(tasks.clone()));
-        let gateway = Gateway::start(settings, Arc::new(memory), &EraMemory::none(), &tasks).unwrap();
-        Self { gateway, tasks, stop: CancellationToken::new(), links }
+        let (audit, keeper) = settings.telemetry.audit.as_ref().map(|audit| Audit::open(audit).unwrap()).unzip();
+        let gateway = Gateway::start_with(settings, Arc::new(memory), &EraMemory::none(), &tasks, audit).unwrap();
+        Self { gateway, tasks, stop: CancellationToken::new(), links, keeper }
     }
 
     /// The next link that is opened to a server.
@@ -117,6 +121,7 @@ impl World {
         self.gateway.stop(Pace::SWIFT);
         self.tasks.close();
         tokio::time::timeout(Duration::from_secs(10), self.tasks.wait()).await.expect("a task has no end");
+        assert!(self.keeper.is_none_or(|keeper| keeper.finish(Duration::from_secs(20))), "records were not written");
     }
 }
 

@@ -57,7 +57,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
                 "audit",
                 Shape::Table(&[
                     ("file", Shape::Text(not_empty)),
-                    ("keep", period(DAY, Duration::from_secs(3660 * 24 * 3600))),
+                    ("keep", period(Duration::from_secs(60), Duration::from_secs(3660 * 24 * 3600))),
                     ("values", Shape::Texts(rules::recorded_problem)),
                 ]),
             ),

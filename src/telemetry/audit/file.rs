@@ -3,18 +3,18 @@
 //! The first process writes `audit.jsonl`, a second one `audit.2.jsonl`, and so on: each holds the lock file beside its
 //! own (`audit.jsonl.lock`) for as long as it lives. On the first record of a day in UTC, and past a size, the file becomes
 //! `audit.<time>-<number>.jsonl` and a new one goes on with the chain. What must not stop a call does not: a write that
-//! fails is counted, and tried again with the next. Called by the thread of [`super::Keeper`] and by commands.
+//! fails is counted, and tried again with the next. Called by the thread of [`super::Keeper`].
+//!
+//! Long, and one thing: every way that a file begins, goes on and ends keeps its chain.
 
-use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-
 use super::chain::{Line, Link, hash_of};
+use super::names::{MAX_SLOTS, Names, Role, lock, open};
 use super::record::push_member;
 use super::{moment, process};
 use crate::config::settings::AuditSettings;
@@ -22,156 +22,10 @@ use crate::protocol::json;
 
 /// A file that is longer is followed by another.
 const MAX_FILE: u64 = 64 << 20;
-/// Processes that write beside each other, at most.
-const MAX_SLOTS: u32 = 99;
 /// So much of the end of a file is read to go on from it: more than the longest line.
 const TAIL: u64 = 1 << 20;
 /// So often is told at most what goes wrong.
 const TELL: Duration = Duration::from_secs(5);
-
-/// The names of all files of one configuration.
-struct Names {
-    folder: PathBuf,
-    stem: String,
-    /// With its dot.
-    extension: String,
-}
-
-/// What a file of ours is by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// The one that a process writes.
-    Current(u32),
-    /// One that was followed by another.
-    Past,
-}
-
-impl Names {
-    fn of(file: &Path) -> io::Result<Self> {
-        let unusable = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
-        let stem = file.file_stem().and_then(|stem| stem.to_str()).ok_or_else(unusable)?.to_owned();
-        let extension = match file.extension() {
-            Some(extension) => format!(".{}", extension.to_str().ok_or_else(unusable)?),
-            None => String::new(),
-        };
-        let folder = match file.parent() {
-            Some(folder) if folder != Path::new("") => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        Ok(Self { folder, stem, extension })
-    }
-
-    fn current(&self, slot: u32) -> PathBuf {
-        let (stem, extension) = (&self.stem, &self.extension);
-        match slot {
-            1 => self.folder.join(format!("{stem}{extension}")),
-            _ => self.folder.join(format!("{stem}.{slot}{extension}")),
-        }
-    }
-
-    /// What a file of this slot is called once another one follows it.
-    fn past(&self, slot: u32, (began, first): (SystemTime, u64)) -> PathBuf {
-        let slot = if slot == 1 { String::new() } else { format!(".{slot}") };
-        let (stem, extension) = (&self.stem, &self.extension);
-        self.folder.join(format!("{stem}{slot}.{}-{first}{extension}", moment::stamp(began)))
-    }
-
-    fn role(&self, name: &str) -> Option<Role> {
-        let middle = name.strip_prefix(&self.stem)?.strip_suffix(&self.extension)?;
-        if middle.is_empty() {
-            return Some(Role::Current(1));
-        }
-        let middle = middle.strip_prefix('.')?;
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if is_number(middle) {
-            return middle.parse().ok().filter(|slot| (2..=MAX_SLOTS).contains(slot)).map(Role::Current);
-        }
-        let middle = match middle.split_once('.') {
-            Some((slot, rest)) => Some(rest).filter(|_| is_number(slot))?,
-            None => middle,
-        };
-        let (time, first) = middle.split_once('-')?;
-        let (date, rest) = time.split_once('T')?;
-        let shaped = is_number(date) && rest.strip_suffix('Z').is_some_and(is_number) && is_number(first);
-        shaped.then_some(Role::Past)
-    }
-
-    /// All files that are there.
-    fn all(&self) -> io::Result<Vec<(PathBuf, Role)>> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if let Some(role) = entry.file_name().to_str().and_then(|name| self.role(name)) {
-                found.push((entry.path(), role));
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-}
-
-impl PartialOrd for Role {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Role {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let place = |role: &Self| match role {
-            Self::Past => 0,
-            Self::Current(slot) => *slot,
-        };
-        place(self).cmp(&place(other))
-    }
-}
-
-/// All files that belong to this one, whichever processes wrote them; none where there are none.
-pub fn family(file: &Path) -> io::Result<Vec<PathBuf>> {
-    match Names::of(file)?.all() {
-        Ok(all) => Ok(all.into_iter().map(|(path, _)| path).collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a process writes to this file now.
-pub fn is_written(file: &Path) -> bool {
-    let lock = OpenOptions::new().read(true).open(lock_of(file));
-    lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
-}
-
-fn lock_of(file: &Path) -> PathBuf {
-    let mut name = OsString::from(file);
-    name.push(".lock");
-    name.into()
-}
-
-/// Takes the lock of a file, which is given back when the answer is dropped; nothing where another process has it.
-fn lock(file: &Path) -> io::Result<Option<File>> {
-    let lock = options().open(lock_of(file))?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(lock)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// How every file is opened: for us alone, behind what is there, through no link.
-fn options() -> OpenOptions {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let mut options = OpenOptions::new();
-    options.read(true).append(true).create(true).mode(0o600).custom_flags(flags);
-    options
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let file = options().open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    Ok(file)
-}
 
 /// The file that is written, and where its chain stands.
 pub(super) struct Log {
@@ -229,7 +83,7 @@ impl Log {
             out: Vec::new(),
         };
         log.go_on()?;
-        log.forget_old();
+        log.forget_old(SystemTime::now());
         if slot > 1 {
             tracing::info!(file = %log.path.display(), "another process writes the audit file; ours is beside it");
         }
@@ -347,14 +201,14 @@ impl Log {
                 std::fs::rename(&past, &self.path)?;
             }
         } else {
-            self.forget_old();
+            self.forget_old(now);
         }
         begun
     }
 
     /// Removes what was written last before the time that files are kept.
-    fn forget_old(&self) {
-        let Some(oldest) = SystemTime::now().checked_sub(self.keep) else { return };
+    fn forget_old(&self, now: SystemTime) {
+        let Some(oldest) = now.checked_sub(self.keep) else { return };
         for (path, role) in self.names.all().unwrap_or_default() {
             let is_old = std::fs::symlink_metadata(&path)
                 .and_then(|found| found.modified())
@@ -379,8 +233,7 @@ impl Log {
     }
 
     /// Writes records, and how many found no place behind them.
-    pub(super) fn write(&mut self, records: &[Vec<u8>], lost: u64) {
-        let now = SystemTime::now();
+    pub(super) fn write(&mut self, now: SystemTime, records: &[Vec<u8>], lost: u64) {
         self.turn(now);
         let before = self.link.clone();
         let lost = lost + std::mem::take(&mut self.lost);
@@ -415,7 +268,7 @@ impl Log {
     pub(super) fn end(&mut self) {
         let now = SystemTime::now();
         if self.lost > 0 {
-            self.write(&[], 0);
+            self.write(now, &[], 0);
         }
         let mut members = b"\"event\":\"end\",\"time\":\"".to_vec();
         moment::push(&mut members, now);
@@ -505,4 +358,14 @@ fn read_at(file: &mut File, from: u64, length: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(from))?;
     file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+impl Log {
+    /// Writes go nowhere, as to a disk that is full, or into the file again.
+    pub(super) fn break_for_tests(&mut self, broken: bool) {
+        let mut options = std::fs::OpenOptions::new();
+        let options = if broken { options.read(true) } else { options.read(true).append(true) };
+        self.file = options.open(&self.path).unwrap();
+    }
 }

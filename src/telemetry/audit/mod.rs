@@ -2,7 +2,9 @@
 //!
 //! A [`Record`] is filled in on the way of a request and handed over when that ends; it never waits. What is handed over
 //! waits in a bounded queue ([`queue`]) for the one thread that writes ([`Keeper`]); what finds no place there is counted,
-//! and the count is written. Files, their names and their ends are [`file`]'s, the chain is [`chain`]'s.
+//! and the count is written. Files are [`file`]'s, their names [`names`]', the chain is [`chain`]'s.
+//!
+//! What stands in files is read by [`verify`].
 //!
 //! Deliberately knows no policy and no wire: words and names come in as text. Made by `daemon`, filled in by `gateway`,
 //! read by `onegate audit` and `onegate policy replay`.
@@ -10,32 +12,46 @@
 pub mod chain;
 mod file;
 mod moment;
+mod names;
 mod queue;
 mod record;
 mod shape;
+pub mod verify;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 
-pub use file::{family, is_written};
+pub use names::{family, is_written};
 pub use record::{Asked, Ended, Record, Verdict};
 pub use shape::{Named, shape};
 
 use crate::config::settings::AuditSettings;
+use crate::shown::shown_str;
 use file::Log;
 use queue::Queue;
 
 /// Why no file can be written.
 #[derive(Debug, thiserror::Error)]
-#[error("telemetry.audit.file: `{}` cannot be used: {why}", file.display())]
+#[error("{place}: telemetry.audit.file: {why}")]
 pub struct OpenError {
-    file: PathBuf,
+    place: String,
     why: String,
+}
+
+impl OpenError {
+    fn of(settings: &AuditSettings, why: &str) -> Self {
+        let file = shown_str(&settings.file.display().to_string());
+        Self { place: settings.place.clone(), why: format!("`{file}` cannot be written: {why}") }
+    }
+
+    /// What is wrong, without the place.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
 }
 
 /// Where records go: what the way of a request has of all this.
@@ -56,7 +72,7 @@ impl Audit {
     /// Opens the file, or one beside it where another process has it, and starts the thread that writes. A file that
     /// cannot be written is an error here, and never later (E-40).
     pub fn open(settings: &AuditSettings) -> Result<(Arc<Self>, Keeper), OpenError> {
-        let failed = |why: String| OpenError { file: settings.file.clone(), why };
+        let failed = |why: String| OpenError::of(settings, &why);
         let process = process().map_err(|error| failed(error.to_string()))?;
         let log = Log::open(settings, &process).map_err(|error| failed(error.to_string()))?;
         let queue = Arc::new(Queue::default());
@@ -65,14 +81,21 @@ impl Audit {
         let writing = thread::Builder::new().name("audit".to_owned()).spawn(move || {
             let mut log = log;
             while let Some((records, lost)) = taking.take() {
-                log.write(&records, lost);
+                log.write(SystemTime::now(), &records, lost);
             }
             log.end();
+            // The file is free when the end is told.
+            drop(log);
             drop(end);
         });
         writing.map_err(|error| failed(error.to_string()))?;
         let keeper = Keeper { queue: Arc::clone(&queue), done };
         Ok((Arc::new(Self::new(queue, process, &settings.values)), keeper))
+    }
+
+    /// What would keep [`Self::open`] from doing so, as far as that shows without making anything.
+    pub fn check(settings: &AuditSettings) -> Result<(), OpenError> {
+        names::problem(&settings.file).map_or(Ok(()), |why| Err(OpenError::of(settings, &why)))
     }
 
     fn new(queue: Arc<Queue>, process: String, values: &[String]) -> Self {
@@ -94,6 +117,13 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.queue.close();
     }
+}
+
+/// A moment as records have it; two are ordered as their texts are.
+pub fn moment(time: SystemTime) -> String {
+    let mut out = Vec::new();
+    moment::push(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A name for this process.

@@ -105,11 +105,6 @@ impl Record<'_> {
         }
     }
 
-    /// Whether it names an item.
-    pub fn names_item(&self) -> bool {
-        self.named
-    }
-
     /// What was decided; the first decision is the one of the request.
     pub fn decided(&mut self, verdict: &Verdict<'_>) {
         if std::mem::replace(&mut self.decided, true) {

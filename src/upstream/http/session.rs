@@ -257,7 +257,7 @@ impl Session {
         let name = method.of(line);
         let unknown = || {
             let caller = self.caller();
-            self.gateway.note_unserved(&caller.principal, caller.session, name);
+            self.gateway.note_refused(&caller.principal, caller.session, name, "unknown-method");
             Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
         };
         let known = Method::parse(name).ok_or_else(unknown)?;

@@ -117,7 +117,14 @@ fn prepare(
         checked => checked,
     };
     let date = json::text_of(version).unwrap_or_default();
+    // The body says otherwise than the headers (E-21).
+    let mismatch = |failure: &Failure| {
+        if failure.code == code::HEADER_MISMATCH {
+            front.gateway.note_refused(&who.principal, None, name, "header-mismatch");
+        }
+    };
     if let Err(failure) = headers::check(headers, line, index, &date, name, params) {
+        mismatch(&failure);
         return refuse(StatusCode::BAD_REQUEST, &failure);
     }
     let revision = match checked {
@@ -125,7 +132,7 @@ fn prepare(
         Err(failure) => return refuse(StatusCode::BAD_REQUEST, &failure),
     };
     let unknown = || {
-        front.gateway.note_unserved(&who.principal, None, name);
+        front.gateway.note_refused(&who.principal, None, name, "unknown-method");
         Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
     };
     let Some(known) = Method::parse(name) else { return refuse(StatusCode::NOT_FOUND, &unknown()) };
@@ -163,6 +170,7 @@ fn prepare(
     if let Work::Call(call) = &work
         && let Err(failure) = front.gateway.check_headers(call, &caller, headers)
     {
+        mismatch(&failure);
         return refuse(StatusCode::BAD_REQUEST, &failure);
     }
     Ok((work, caller))
