@@ -39,11 +39,11 @@ impl Gateway {
         if let Some(record) = record {
             record.decided(&self.verdict(&decision, ask.arguments));
         }
-        let Decision { outcome, rule, limit, shadowed } = decision;
-        if outcome.is_ok() && shadowed.is_none() {
-            return outcome;
+        if decision.outcome.is_ok() && decision.shadowed.is_none() {
+            return decision.outcome;
         }
-        let place = self.place(limit, rule);
+        let place = self.place(&decision);
+        let Decision { outcome, shadowed, .. } = decision;
         let (principal, server) = (ask.principal, server.key());
         match (&outcome, shadowed) {
             (Ok(_), Some(reason)) => {
