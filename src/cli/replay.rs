@@ -106,6 +106,7 @@ struct Alike {
 struct Found {
     same: u64,
     limits: u64,
+    left_out: u64,
     unknown: u64,
     unread: u64,
     /// How often, and the first of them.
@@ -169,6 +170,10 @@ fn one(record: &Value, values: &[String], (settings, policy): (&Settings, &Polic
     let is_limit = |reason: &str| Reason::ALL.iter().any(|known| known.is_of_limit() && known.code() == reason);
     if text("reason").is_some_and(is_limit) {
         return found.limits += 1;
+    }
+    // By no rule: by a profile or an override.
+    if text("verdict") == Some("hidden") && text("rule").is_none() {
+        return found.left_out += 1;
     }
     let kind = Kind::ALL.into_iter().find(|kind| Some(kind.as_str()) == text("kind"));
     let (Some(server), Some(kind), Some(native), Some(name)) =
@@ -268,7 +273,7 @@ fn found_as_json(found: &Found) -> Value {
     };
     json!({
         "same": found.same, "changed": rows(&found.changed), "undecidable": rows(&found.undecidable),
-        "skipped": { "limits": found.limits, "unknown": found.unknown, "unread": found.unread },
+        "skipped": { "limits": found.limits, "left_out": found.left_out, "unknown": found.unknown, "unread": found.unread },
     })
 }
 
@@ -291,6 +296,9 @@ fn found_as_text(found: &Found) -> String {
     ));
     if found.limits > 0 {
         text.push_str(&format!("not replayed: {} that a rate, quota or concurrency refused\n", found.limits));
+    }
+    if found.left_out > 0 {
+        text.push_str(&format!("not replayed: {} that a profile or an override left out\n", found.left_out));
     }
     if found.unknown > 0 {
         text.push_str(&format!("not replayed: {} that named nothing known\n", found.unknown));

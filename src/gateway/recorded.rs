@@ -9,7 +9,7 @@ use super::{Failure, Gateway, Held, Outcome};
 use crate::caller::Caller;
 use crate::catalog::Catalogue;
 use crate::ident::{Kind, Principal};
-use crate::policy::{Decision, LimitId, Reason, RuleId};
+use crate::policy::{Decision, Reason};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::json;
 use crate::protocol::method::Method;
@@ -18,6 +18,9 @@ use crate::telemetry::audit::{Asked, Ended, Record, Verdict};
 
 /// Results up to this size are asked whether they say of themselves that the tool failed; larger ones hold something.
 const MAX_ASKED: usize = 256 << 10;
+
+/// Where the cap on refused requests stands.
+const ATTEMPTS: &str = "policy.attempts";
 
 impl Gateway {
     /// Begins the record of a request that names something.
@@ -48,7 +51,7 @@ impl Gateway {
     pub(super) fn note_flood(&self, record: &mut Option<Record<'_>>) {
         self.metrics.refused(None, Reason::RateLimited.code());
         if let Some(record) = record {
-            record.decided(&self.refusal("refuse", Reason::RateLimited.code(), Some("policy.attempts")));
+            record.decided(&self.refusal("refuse", Reason::RateLimited.code(), Some(ATTEMPTS)));
         }
     }
 
@@ -143,7 +146,7 @@ impl Gateway {
     }
 
     fn refusal<'a>(&'a self, word: &'static str, reason: &'a str, rule: Option<&'a str>) -> Verdict<'a> {
-        Verdict { word, reason: Some(reason), rule, policy: Some(self.policy.digest()), arguments: None }
+        Verdict { word, reason: Some(reason), rule, policy: Some(self.policy.digest()), pin: None, arguments: None }
     }
 
     /// What policy decided, in the words of a record.
@@ -157,16 +160,19 @@ impl Gateway {
         Verdict {
             word,
             reason,
-            rule: Some(self.place(decision.limit, decision.rule)),
+            rule: Some(self.place(decision)),
             policy: Some(self.policy.digest()),
+            pin: None,
             arguments: Some(arguments),
         }
     }
 
     /// Where what decided stands.
-    pub(super) fn place(&self, limit: Option<LimitId>, rule: Option<RuleId>) -> &str {
-        match (limit, rule) {
+    pub(super) fn place(&self, decision: &Decision) -> &str {
+        let is_flood = || decision.outcome.as_ref().is_err_and(|refusal| refusal.reason().is_of_limit());
+        match (decision.limit, decision.rule) {
             (Some(limit), _) => self.policy.limit_place(limit),
+            (None, _) if is_flood() => ATTEMPTS,
             (None, Some(rule)) => self.policy.rule_place(rule),
             (None, None) => "policy.default",
         }

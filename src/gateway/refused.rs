@@ -39,14 +39,14 @@ impl Gateway {
         if let Some(record) = record {
             record.decided(&self.verdict(&decision, ask.arguments));
         }
-        let Decision { outcome, rule, limit, shadowed } = decision;
-        if let Err(refusal) = &outcome {
+        if let Err(refusal) = &decision.outcome {
             self.metrics.refused(Some(server.index()), refusal.reason().code());
         }
-        if outcome.is_ok() && shadowed.is_none() {
-            return outcome;
+        if decision.outcome.is_ok() && decision.shadowed.is_none() {
+            return decision.outcome;
         }
-        let place = self.place(limit, rule);
+        let place = self.place(&decision);
+        let Decision { outcome, shadowed, .. } = decision;
         let (principal, server) = (ask.principal, server.key());
         match (&outcome, shadowed) {
             (Ok(_), Some(reason)) => {

@@ -42,6 +42,8 @@ pub struct Verdict<'a> {
     pub rule: Option<&'a str>,
     /// Which policy decided.
     pub policy: Option<&'a str>,
+    /// How its pin stands, where it has one.
+    pub pin: Option<&'a str>,
     /// The arguments that were decided about, a raw object.
     pub arguments: Option<&'a [u8]>,
 }
@@ -118,8 +120,7 @@ impl Record<'_> {
         push_member(&mut self.line, "reason", verdict.reason);
         push_member(&mut self.line, "rule", verdict.rule);
         push_member(&mut self.line, "policy", verdict.policy);
-        // Nothing is pinned yet.
-        self.line.extend_from_slice(b",\"pin\":null");
+        push_member(&mut self.line, "pin", verdict.pin);
         match verdict.arguments {
             None => self.line.extend_from_slice(b",\"shape\":null"),
             Some(arguments) => {
@@ -180,7 +181,7 @@ impl Record<'_> {
 
     fn close(&mut self, ended: &Ended<'_>) {
         if !self.decided {
-            let verdict = Verdict { word: "none", reason: None, rule: None, policy: None, arguments: None };
+            let verdict = Verdict { word: "none", reason: None, rule: None, policy: None, pin: None, arguments: None };
             self.decided(&verdict);
         }
         let mut line = std::mem::take(&mut self.line);

@@ -33,8 +33,14 @@ fn record(audit: &Audit, exposed: &str, arguments: &[u8]) {
         Caller { principal: Principal::key("ann"), session: Some(7), ..Caller::stdio(Revision::LATEST_LEGACY) };
     let mut record = audit.begin(&Asked { caller: &caller, method: "tools/call", exposed: Some(exposed) });
     record.item("files", "tool", "native");
-    let verdict =
-        Verdict { word: "allow", reason: None, rule: Some("x"), policy: Some("p"), arguments: Some(arguments) };
+    let verdict = Verdict {
+        word: "allow",
+        reason: None,
+        rule: Some("x"),
+        policy: Some("p"),
+        pin: None,
+        arguments: Some(arguments),
+    };
     record.decided(&verdict);
     record.end(&Ended { word: "ok", code: None, reason: None });
 }

@@ -240,8 +240,13 @@ impl Walk {
                 return false;
             }
             Err(Break::NoRecord) if !raw.ended && ahead.is_none() && is_last_file => {
-                self.note(file, raw.number, "it was cut off: a crash, or a full disk");
-                self.report.end = End::Torn;
+                // Of one that is being written only a part may be there yet.
+                if is_written(file) {
+                    self.last = None;
+                } else {
+                    self.note(file, raw.number, "it was cut off: a crash, or a full disk");
+                    self.report.end = End::Torn;
+                }
                 return false;
             }
             Err(Break::NoRecord) if self.was_torn(raw, ahead.as_ref()) => {
