@@ -27,6 +27,7 @@ mod schema;
 mod serving;
 pub mod settings;
 mod size;
+mod tokens;
 mod tree;
 pub mod trust;
 

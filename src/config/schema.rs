@@ -18,7 +18,7 @@ use super::period::{Period, PeriodOrNever};
 use super::rate::Written as Rate;
 use super::size::Size;
 
-pub(super) use front::{Admin, Auth, Http, Key, Mode, Profile};
+pub(super) use front::{Admin, Auth, Http, Jwt, Key, Mode, Profile};
 pub(super) use policy::{Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar};
 pub(super) use shape::SHAPE;
 

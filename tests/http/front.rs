@@ -86,7 +86,7 @@ impl Front {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mode = if setup.keys.is_some() { AuthMode::Keys } else { AuthMode::None };
-        let auth = AuthSettings { mode, keys: setup.keys.unwrap_or_default() };
+        let auth = AuthSettings { mode, keys: setup.keys.unwrap_or_default(), ..AuthSettings::default() };
         let (gateway, stop, tasks) = (world.gateway.clone(), world.stop.clone(), world.tasks.clone());
         let profiles = [ProfileSettings::everything()];
         let serving = world.tasks.spawn(async move {

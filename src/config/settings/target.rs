@@ -136,20 +136,29 @@ fn segment(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A pattern over principals (`key:ci`, `user:*`, `stdio`, `*`), or with `group:` before it over their groups.
+/// A pattern over principals (`key:ci`, `user:*`, `stdio`, `*`), with `group:` before it over their groups, with
+/// `scope:` over what their tokens were given for.
 #[derive(Clone, Debug)]
 pub struct WhoPattern {
     pattern: Pattern,
-    /// Whether it is about groups, and whether about principals.
-    groups: bool,
-    names: bool,
+    over: Over,
+}
+
+/// What a [`WhoPattern`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Names,
+    Groups,
+    Scopes,
+    /// An expression, which may name any of them.
+    All,
 }
 
 /// Why a text is no [`WhoPattern`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhoError {
     /// Nobody is called so: a rule that denies would deny nobody.
-    #[error("`{0}` names nobody; write `group:…`, `key:…`, `user:…`, `stdio`, `anonymous` or `*`")]
+    #[error("`{0}` names nobody; write `group:…`, `scope:…`, `key:…`, `user:…`, `stdio`, `anonymous` or `*`")]
     Nobody(String),
     /// It does not compile.
     #[error(transparent)]
@@ -159,14 +168,18 @@ pub enum WhoError {
 impl WhoPattern {
     /// Compiles `text`.
     pub fn new(text: &str) -> Result<Self, WhoError> {
-        const BEGINNINGS: [&str; 5] = ["group:", "key:", "user:", "stdio:", "re:"];
-        let begins = BEGINNINGS.iter().any(|word| text.len() > word.len() && text.starts_with(word));
-        if !begins && !matches!(text, "*" | "stdio" | "stdio*" | "anonymous") {
+        const BEGINNINGS: [&str; 6] = ["group:", "scope:", "key:", "user:", "stdio:", "re:"];
+        let begins = BEGINNINGS.into_iter().find(|word| text.len() > word.len() && text.starts_with(word));
+        if begins.is_none() && !matches!(text, "*" | "stdio" | "stdio*" | "anonymous") {
             return Err(WhoError::Nobody(text.to_owned()));
         }
-        // An expression may name both.
-        let (group, name) = (text.starts_with("group:"), !text.starts_with("re:"));
-        Ok(Self { pattern: Pattern::new(text)?, groups: group || !name, names: !group })
+        let over = match begins {
+            Some("group:") => Over::Groups,
+            Some("scope:") => Over::Scopes,
+            Some("re:") => Over::All,
+            _ => Over::Names,
+        };
+        Ok(Self { pattern: Pattern::new(text)?, over })
     }
 
     /// As written.
@@ -176,8 +189,10 @@ impl WhoPattern {
 
     /// Whether this is one of those.
     pub fn matches(&self, who: &Principal) -> bool {
-        self.names && self.pattern.matches(who.as_str())
-            || self.groups && who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
+        let over = |one| self.over == one || self.over == Over::All;
+        over(Over::Names) && self.pattern.matches(who.as_str())
+            || over(Over::Groups) && who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
+            || over(Over::Scopes) && who.scopes().any(|scope| self.pattern.matches(&format!("scope:{scope}")))
     }
 
     /// Whether everybody is.
@@ -233,7 +248,11 @@ mod tests {
         assert!(is("*") && is("key:ci") && is("key:*") && is("group:ops") && is("group:d*") && is("re:key:(ci|cd)"));
         assert!(is("re:(group:ops|key:x)") && is("re:group:x|key:ci") && !is("re:(group:op|key:x)"));
         assert!(!is("key:c") && !is("group:de") && !is("stdio") && !is("user:*") && !is("key:CI"));
-        for bad in ["", "ci", "dev", "*:dev", "group:", "Group:dev"] {
+        let ann = Principal::user("a|1", &["dev".into()], &["mcp:read".into(), "ops".into()]);
+        let is = |text: &str| WhoPattern::new(text).unwrap().matches(&ann);
+        assert!(is("scope:mcp:*") && is("scope:ops") && is("group:dev") && is("user:a|1") && is("re:scope:o.*"));
+        assert!(!is("group:ops") && !is("scope:dev") && !is("scope:user:*") && !is("key:*"));
+        for bad in ["", "ci", "dev", "*:dev", "group:", "scope:", "Group:dev"] {
             assert!(WhoPattern::new(bad).is_err(), "{bad}");
         }
     }
