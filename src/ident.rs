@@ -101,6 +101,39 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a server may be granted beside its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// To have the host's model say something.
+    Sampling,
+    /// To ask the host's user something, or to have an address opened.
+    Elicitation,
+    /// To know the host's folders.
+    Roots,
+    /// To tell the host what it logs.
+    Logging,
+    /// To complete what the host's user writes.
+    Completions,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Sampling, Self::Elicitation, Self::Roots, Self::Logging, Self::Completions];
+    /// What stands for them in the place of a kind.
+    pub const KIND: &'static str = "capability";
+
+    /// The word for it in policy.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+            Self::Roots => "roots",
+            Self::Logging => "logging",
+            Self::Completions => "completions",
+        }
+    }
+}
+
 /// Who calls: made from authentication alone, never from what a host says of itself.
 ///
 /// Two are equal when their names are; groups and scopes are what authentication knows of it now.

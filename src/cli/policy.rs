@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(cases) => cases,
         Err(faults) => return load::tell(*json, &faults.0),
     };
-    let policy = Policy::compile(&settings, &Clock::default())
+    let policy = Policy::compile(&settings, &Clock::wall())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
     let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy))).collect();

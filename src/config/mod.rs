@@ -30,6 +30,7 @@ mod size;
 mod tokens;
 mod tree;
 pub mod trust;
+mod window;
 
 pub use cases::{PolicyCase, policy_cases};
 pub use environment::Environment;

@@ -18,7 +18,7 @@ mod target;
 
 pub use policy::{
     Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
-    Rate, RuleSettings, Scalar,
+    Rate, RuleSettings, Scalar, TimeWindow, Transport,
 };
 pub use target::{Target, TargetError, WhoError, WhoPattern};
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::config::check::{self, Shape, any, not_empty};
-use crate::config::{address, keys, moment, rate, rules, size, tokens};
+use crate::config::{address, keys, moment, rate, rules, size, tokens, window};
 
 const fn period(min: Duration, max: Duration) -> Shape {
     Shape::Period { never: false, min, max }
@@ -156,6 +156,16 @@ static RULE: Shape = Shape::Table(&[
             ("openWorld", Shape::Bool),
         ]),
     ),
+    ("transport", word(&["stdio", "http"])),
+    (
+        "time",
+        Shape::Table(&[
+            ("days", Shape::Texts(window::days_problem)),
+            ("hours", Shape::Text(window::hours_problem)),
+            ("zone", Shape::Text(window::zone_problem)),
+        ]),
+    ),
+    ("min_level", Shape::Count { min: 1, max: 3 }),
     ("locked", Shape::Bool),
 ]);
 

@@ -72,12 +72,10 @@ pub(super) fn check(text: &str, keys: &KeySet, wanted: &JwtSettings, now: System
     for key in keys.fitting(header.alg, header.kid.as_deref()) {
         match decode::<Box<RawValue>>(text, key, &form) {
             Ok(token) => return claims(token.claims.get().as_bytes(), wanted, now),
-            Err(error) => match error.kind() {
-                // Without a name for its key, another one may have signed it.
-                ErrorKind::InvalidSignature if header.kid.is_none() => {}
-                ErrorKind::InvalidSignature => why = Bad::Never("its signature is wrong"),
-                _ => return Err(MALFORMED),
-            },
+            Err(error) if *error.kind() != ErrorKind::InvalidSignature => return Err(MALFORMED),
+            // Without a name for its key, another one may have signed it.
+            Err(_) if header.kid.is_none() => {}
+            Err(_) => why = Bad::Never("its signature is wrong"),
         }
     }
     Err(why)

@@ -110,10 +110,12 @@ impl Idp {
     fn check(&self, changes: &Value) -> Result<Good, Bad> {
         let mut claims = good();
         for (name, value) in changes.as_object().unwrap() {
-            match value {
-                Value::Null => claims.as_object_mut().unwrap().remove(name),
-                value => claims.as_object_mut().unwrap().insert(name.clone(), value.clone()),
-            };
+            let claims = claims.as_object_mut().unwrap();
+            if value.is_null() {
+                claims.remove(name);
+            } else {
+                claims.insert(name.clone(), value.clone());
+            }
         }
         self.check_raw(&claims.to_string())
     }
