@@ -155,7 +155,7 @@ mod tests {
             for part in 1..8 {
                 assert_eq!(times.phase(now + next * part / 8), phase, "{now:?}");
             }
-            changes += usize::from(times.phase(now + next) != phase);
+            changes += usize::from(now + next < at(14, 0, 0) && times.phase(now + next) != phase);
             now += next;
         }
         assert_eq!(changes, 48, "ten office days and fourteen nights begin and end");

@@ -69,7 +69,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// The session of that name, when it is this one's: a name alone proves nothing (SES-1).
+    /// The session of that name, when it is this one's: a name alone proves nothing (SES-1, S-16).
     pub(super) fn find(&self, name: &[u8], who: &Who) -> Option<Arc<Session>> {
         let session = Arc::clone(self.table().get(std::str::from_utf8(name).ok()?)?);
         if !session.who.is(who) {
