@@ -119,6 +119,11 @@ pub enum Capability {
 impl Capability {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Sampling, Self::Elicitation, Self::Roots, Self::Logging, Self::Completions];
+    /// Its position in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// What stands for them in the place of a kind.
     pub const KIND: &'static str = "capability";
 

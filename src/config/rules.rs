@@ -19,7 +19,7 @@ use super::settings::{
     PolicySettings, RuleSettings, Scalar, Target, TimeWindow, Transport, WhoPattern,
 };
 use super::window;
-use crate::ident::Kind;
+use crate::ident::{Capability, Kind};
 use crate::shown::shown_str as shown;
 
 /// Resolves what is said of policy.
@@ -411,7 +411,8 @@ pub(super) fn target_problem(text: &str) -> Option<String> {
 pub(super) fn literal_problem(text: &str) -> Option<String> {
     let mut parts = text.splitn(3, '/').skip(1);
     let (kind, native) = (parts.next(), parts.next().is_some_and(|native| !native.is_empty()));
-    let known = native && Kind::ALL.into_iter().any(|known| Some(known.as_str()) == kind);
+    let known =
+        native && (kind == Some(Capability::KIND) || Kind::ALL.into_iter().any(|known| Some(known.as_str()) == kind));
     (!known).then(|| format!("`{}` is not <server>/<kind>/<native name>, such as `files/tool/read_file`", shown(text)))
 }
 

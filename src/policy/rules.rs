@@ -47,7 +47,7 @@ struct Rule {
 pub(super) struct Standing {
     sites: Vec<[Site; 4]>,
     /// What they say of the capabilities of each server.
-    grants: Vec<Site>,
+    grants: Vec<[Site; Capability::ALL.len()]>,
 }
 
 #[derive(Debug, Default)]
@@ -204,20 +204,21 @@ impl Rules {
         }
     }
 
-    /// The rules that say something of the capabilities of a server.
-    fn granted(&self, key: &ServerKey, about: &[RuleId]) -> Site {
-        let named = |id: &RuleId| Capability::ALL.iter().any(|capability| self.rule(*id).grants(key, *capability));
-        let of = |effect| move |id: &RuleId| self.rule(*id).effect == effect;
-        let is_lock = |id: &RuleId| self.rule(*id).locked && self.rule(*id).effect == Effect::Allow;
-        Site {
-            denies: about.iter().copied().filter(of(Effect::Deny)).filter(named).collect(),
-            allows: about.iter().copied().filter(of(Effect::Allow)).filter(named).collect(),
-            locks: (0..)
-                .take(self.rules.len())
-                .filter(is_lock)
-                .filter(|id| self.rule(*id).targets.iter().any(Target::is_of_capabilities) && named(id))
-                .collect(),
-        }
+    /// The rules that say something of the capabilities of a server, by capability.
+    fn granted(&self, key: &ServerKey, about: &[RuleId]) -> [Site; Capability::ALL.len()] {
+        Capability::ALL.map(|capability| {
+            let named = |id: &RuleId| self.rule(*id).grants(key, capability);
+            let of = |effect| move |id: &RuleId| self.rule(*id).effect == effect;
+            let is_lock = |id: &RuleId| {
+                let rule = self.rule(*id);
+                rule.locked && rule.effect == Effect::Allow && rule.targets.iter().any(Target::is_of_capabilities)
+            };
+            Site {
+                denies: about.iter().copied().filter(of(Effect::Deny)).filter(named).collect(),
+                allows: about.iter().copied().filter(of(Effect::Allow)).filter(named).collect(),
+                locks: (0..).take(self.rules.len()).filter(is_lock).filter(named).collect(),
+            }
+        })
     }
 
     /// Which times it is.
@@ -239,17 +240,16 @@ impl Rules {
     /// what none denies may be used.
     pub(super) fn grant(&self, standing: &Standing, server: usize, capability: Capability, phase: Phase) -> Ruling {
         let word = |open| if open { Word::Open } else { Word::Hidden };
-        let (Some(site), Some(key)) = (standing.grants.get(server), self.keys.get(server)) else {
+        let Some(site) = standing.grants.get(server).map(|sites| &sites[capability.index()]) else {
             return Ruling { word: word(self.is_trivial()), by: Box::default(), locked: false };
         };
-        let named = |id: &&RuleId| self.rule(**id).grants(key, capability) && self.rule(**id).holds(phase);
-        let denies: Box<[RuleId]> = site.denies.iter().filter(named).copied().collect();
+        let holds = |id: &&RuleId| self.rule(**id).holds(phase);
+        let denies: Box<[RuleId]> = site.denies.iter().filter(holds).copied().collect();
         if !denies.is_empty() {
             let locked = denies.iter().any(|id| self.rule(*id).locked);
             return Ruling { word: Word::Hidden, by: denies, locked };
         }
-        let locks = site.locks.iter().filter(|id| self.rule(**id).grants(key, capability));
-        let lock = locks.map(|id| self.rule(*id).layer).min();
+        let lock = site.locks.iter().map(|id| self.rule(*id).layer).min();
         if !self.grants && lock.is_none() {
             return Ruling { word: Word::Open, by: Box::default(), locked: false };
         }
@@ -258,7 +258,7 @@ impl Rules {
             // What is asked has no arguments.
             rule.allows() && rule.conditions.is_empty() && lock.is_none_or(|lock| rule.layer <= lock)
         };
-        let allows: Box<[RuleId]> = site.allows.iter().filter(named).filter(counts).copied().collect();
+        let allows: Box<[RuleId]> = site.allows.iter().filter(holds).filter(counts).copied().collect();
         let open = !allows.is_empty() || self.allows_by_default && lock.is_none();
         Ruling { word: word(open), by: allows, locked: !open && lock.is_some() }
     }

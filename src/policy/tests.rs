@@ -617,7 +617,7 @@ fn e20_rules_with_a_time_are_asked_anew_in_each_phase() {
         // What is locked to a time is open to nobody at another.
         assert_eq!(call("l"), seen, "{minute}");
         for native in ["read", "d", "l"] {
-            let visible = policy.terms(class, 0, Kind::Tool, native).is_visible();
+            let visible = policy.terms(class, 0, Kind::Tool, native, Origin::Listed).is_visible();
             assert_eq!(visible, call(native) == "ok", "list and call agree");
         }
         assert!(!policy.hides_server(class, 0), "it may be seen at some time");
