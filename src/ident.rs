@@ -101,29 +101,83 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a server may be granted beside its items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// To have the host's model say something.
+    Sampling,
+    /// To ask the host's user something, or to have an address opened.
+    Elicitation,
+    /// To know the host's folders.
+    Roots,
+    /// To tell the host what it logs.
+    Logging,
+    /// To complete what the host's user writes.
+    Completions,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Sampling, Self::Elicitation, Self::Roots, Self::Logging, Self::Completions];
+    /// Its position in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// What stands for them in the place of a kind.
+    pub const KIND: &'static str = "capability";
+
+    /// The word for it in policy.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling",
+            Self::Elicitation => "elicitation",
+            Self::Roots => "roots",
+            Self::Logging => "logging",
+            Self::Completions => "completions",
+        }
+    }
+}
+
 /// Who calls: made from authentication alone, never from what a host says of itself.
 ///
-/// Two are equal when their names are; the groups are what authentication knows of it now.
+/// Two are equal when their names are; groups and scopes are what authentication knows of it now.
 #[derive(Clone)]
 pub struct Principal(Arc<Who>);
 
 struct Who {
     name: Box<str>,
     groups: Box<[Box<str>]>,
-    /// What policy made of name and groups, for it to find again; see [`Principal::remember`].
+    /// What its token was given for.
+    scopes: Box<[Box<str>]>,
+    /// What policy made of all that, for it to find again; see [`Principal::remember`].
     memo: AtomicU64,
 }
 
 impl Principal {
     fn new(name: &str, groups: &[String]) -> Self {
-        let groups = groups.iter().map(|group| group.as_str().into()).collect();
-        Self(Arc::new(Who { name: name.into(), groups, memo: AtomicU64::new(0) }))
+        Self::with(name, groups, &[])
+    }
+
+    fn with(name: &str, groups: &[String], scopes: &[String]) -> Self {
+        let all = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
+        Self(Arc::new(Who { name: name.into(), groups: all(groups), scopes: all(scopes), memo: AtomicU64::new(0) }))
     }
 
     /// The one local user of a stdio front.
     pub fn stdio() -> Self {
         static STDIO: LazyLock<Principal> = LazyLock::new(|| Principal::new("stdio", &[]));
         STDIO.clone()
+    }
+
+    /// The local user who has the token of this installation.
+    pub fn stdio_named(name: &str, groups: &[String]) -> Self {
+        Self::new(&format!("stdio:{name}"), groups)
+    }
+
+    /// Whom an identity provider calls this.
+    pub fn user(subject: &str, groups: &[String], scopes: &[String]) -> Self {
+        Self::with(&format!("user:{subject}"), groups, scopes)
     }
 
     /// Everybody, where an HTTP front asks nobody for a proof.
@@ -148,6 +202,17 @@ impl Principal {
         known.then(|| Self::new(name, groups))
     }
 
+    /// The same with these scopes, for questions about it.
+    pub fn scoped(&self, scopes: &[String]) -> Self {
+        let groups: Vec<_> = self.groups().map(str::to_owned).collect();
+        Self::with(self.as_str(), &groups, scopes)
+    }
+
+    /// Whether it is the local user of a stdio front; all others come over HTTP.
+    pub fn is_local(&self) -> bool {
+        self.as_str().strip_prefix("stdio").is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+
     /// As written in policy and audit.
     pub fn as_str(&self) -> &str {
         &self.0.name
@@ -156,6 +221,11 @@ impl Principal {
     /// The groups that it belongs to.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.0.groups.iter().map(|group| &**group)
+    }
+
+    /// What its token was given for.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.0.scopes.iter().map(|scope| &**scope)
     }
 
     /// What was last remembered of it; 0 at first.
@@ -246,6 +316,12 @@ mod tests {
         for good in ["stdio", "stdio:x", "anonymous", "key:ci", "user:42"] {
             assert_eq!(Principal::parse(good, &[]).unwrap().as_str(), good);
         }
+        let user = Principal::user("42", &["dev".to_owned()], &["mcp".to_owned()]);
+        assert_eq!((user.as_str(), user.scopes().collect::<Vec<_>>()), ("user:42", vec!["mcp"]));
+        assert!(!user.is_local() && !one.is_local() && !Principal::anonymous().is_local());
+        assert!(Principal::stdio().is_local() && Principal::stdio_named("laptop", &[]).is_local());
+        let scoped = one.scoped(&["a".to_owned()]);
+        assert_eq!((scoped.groups().count(), scoped.scopes().count()), (1, 1));
         for bad in ["", "ci", "key:", "group:dev", "Key:ci"] {
             assert!(Principal::parse(bad, &[]).is_none(), "{bad}");
         }

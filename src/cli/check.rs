@@ -89,12 +89,19 @@ fn listed<S: AsRef<str>>(names: &[S], word: &str) -> String {
 
 /// Where `serve` would listen, and for whom.
 fn serving(settings: &Settings) -> String {
+    let keys = || {
+        let names: Vec<_> = settings.auth.keys.iter().map(|key| key.name.as_str()).collect();
+        listed(&names, "key")
+    };
+    let tokens = || {
+        let issuer = settings.auth.jwt.as_ref().map_or("nobody", |jwt| &jwt.issuer);
+        format!("tokens of {}", shown_str(issuer))
+    };
     let who = match settings.auth.mode {
         AuthMode::None => "everybody on this machine".to_owned(),
-        AuthMode::Keys => {
-            let names: Vec<_> = settings.auth.keys.iter().map(|key| key.name.as_str()).collect();
-            listed(&names, "key")
-        }
+        AuthMode::Keys => keys(),
+        AuthMode::Jwt => tokens(),
+        AuthMode::Both => format!("{}; {}", keys(), tokens()),
     };
     format!("{} for {who}", address(&settings.http))
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::who::{self, As};
+use super::who::{self, As, Wanted};
 use super::{Common, call, load, out};
 use crate::ident::Principal;
 use crate::policy::{Clock, Explanation, Policy, RuleNote};
@@ -12,7 +12,7 @@ use crate::shown::shown_str;
 /// Flags of `explain`.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What is asked for: <server>/<kind>/<native name>, for example files/tool/read_file.
+    /// What is asked for: <server>/<kind>/<native name>, for example files/tool/read_file or files/capability/sampling.
     target: String,
     /// The arguments of the call, a JSON object.
     #[arg(long, value_name = "JSON")]
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(who) => who,
         Err(exit) => return Ok(exit),
     };
-    let target = match who::target(&settings, &args.target) {
+    let target = match who::wanted(&settings, &args.target) {
         Ok(target) => target,
         Err(why) => return usage(why),
     };
@@ -48,10 +48,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(Ok(call)) => Some(call.arguments().unwrap_or(b"{}").to_vec()),
         Some(Err(why)) => return usage(why),
     };
-    let policy = Policy::compile(&settings, &Clock::default())
+    let policy = Policy::compile(&settings, &Clock::wall())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
-    let (hidden, arguments) = who::overridden(&settings, target, arguments);
-    let Some(told) = policy.explain(&who, target, arguments.as_deref()) else {
+    let (hidden, told) = match target {
+        Wanted::Item(target) => {
+            let (hidden, arguments) = who::overridden(&settings, target, arguments);
+            (hidden, policy.explain(&who, target, arguments.as_deref()))
+        }
+        Wanted::Capability(server, capability) => (false, policy.explain_capability(&who, server, capability)),
+    };
+    let Some(told) = told else {
         return usage("no such server".to_owned());
     };
     if args.json {
@@ -81,7 +87,8 @@ fn as_json(told: &Explanation, hidden: bool) -> Value {
         .map(|rule| {
             json!({
                 "id": rule.id, "place": rule.place, "effect": rule.effect, "matches": matches(rule), "who": rule.who,
-                "target": rule.target, "annotations": rule.annotations, "misfit": rule.misfit,
+                "target": rule.target, "annotations": rule.annotations, "misfit": rule.misfit, "time": rule.time,
+                "transport": rule.transport, "level": rule.level,
                 "overruled": rule.overruled, "decided": told.decided_by.contains(&rule.id),
             })
         })
@@ -109,7 +116,8 @@ fn as_json(told: &Explanation, hidden: bool) -> Value {
 }
 
 fn matches(rule: &RuleNote) -> bool {
-    rule.who && rule.target && rule.annotations != Some(false) && !rule.overruled
+    let conditions = [rule.annotations, rule.level, rule.time, rule.transport];
+    rule.who && rule.target && !conditions.contains(&Some(false)) && !rule.overruled
 }
 
 fn as_text(told: &Explanation, who: &Principal, target: &str, hidden: bool) -> String {
@@ -137,6 +145,15 @@ fn as_text(told: &Explanation, who: &Principal, target: &str, hidden: bool) -> S
         }
         if rule.annotations == Some(false) {
             why.push("its annotations are not approved".to_owned());
+        }
+        if rule.level == Some(false) {
+            why.push("its level is not verified".to_owned());
+        }
+        if rule.time == Some(false) {
+            why.push("it is not its time".to_owned());
+        }
+        if rule.transport == Some(false) {
+            why.push("who is asked for comes another way".to_owned());
         }
         match &rule.misfit {
             Some(pointer) => why.push(format!("the value at {pointer:?} does not fit")),

@@ -21,6 +21,9 @@ enum Command {
     New {
         /// Who will have it; who comes with it is `key:NAME`.
         name: String,
+        /// Make a token for hosts that start `onegate run`; who comes with it is `stdio:NAME`.
+        #[arg(long)]
+        stdio: bool,
         /// Print the result as JSON.
         #[arg(long)]
         json: bool,
@@ -28,7 +31,7 @@ enum Command {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let Command::New { name, json } = &args.command;
+    let Command::New { name, stdio, json } = &args.command;
     if let Some(problem) = keys::name_problem(name) {
         out::say(&format!("onegate: {problem}"));
         return Ok(Exit::Usage);
@@ -37,6 +40,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let secret = key.secret.reveal();
     if *json {
         out::json(&json!({ "name": name, "secret": secret, "hash": key.hash }))?;
+    } else if *stdio {
+        out::text(&format!(
+            "The token of {name}, shown this once; it goes into a file that only its user can read, for `onegate run \
+             --token-file FILE`:\n\n  {secret}\n\n\
+             Its entry in the configuration, which holds the hash alone:\n\n  \
+             [auth]\n  stdio = [{{ name = \"{name}\", hash = \"{}\" }}]",
+            key.hash
+        ))?;
     } else {
         out::text(&format!(
             "The key of {name}, shown this once; it goes to the host, as `Authorization: Bearer <key>`:\n\n  \

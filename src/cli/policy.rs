@@ -8,7 +8,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::{Common, load, out, replay, who};
+use super::who::{self, Wanted};
+use super::{Common, load, out, replay};
 use crate::config::settings::{Effect, Settings};
 use crate::config::{PolicyCase, policy_cases};
 use crate::policy::{Clock, Policy};
@@ -59,7 +60,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(cases) => cases,
         Err(faults) => return load::tell(*json, &faults.0),
     };
-    let policy = Policy::compile(&settings, &Clock::default())
+    let policy = Policy::compile(&settings, &Clock::wall())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
     let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy))).collect();
@@ -104,13 +105,19 @@ impl Outcome {
 /// Decides as if shadow mode were off: the table is about what will be refused.
 fn check(case: &PolicyCase, settings: &Settings, policy: &Policy) -> Outcome {
     let asked = who::principal(settings, &case.who, case.groups.clone())
-        .and_then(|principal| Ok((principal, who::target(settings, &case.target)?)));
+        .and_then(|principal| Ok((principal.scoped(&case.scopes), who::wanted(settings, &case.target)?)));
     let (principal, target) = match asked {
         Ok(asked) => asked,
         Err(why) => return Outcome { ok: false, decided: Err(why), by: None },
     };
-    let (hidden, arguments) = who::overridden(settings, target, Some(case.arguments.as_bytes().to_vec()));
-    let Some(told) = policy.explain(&principal, target, arguments.as_deref()) else {
+    let (hidden, told) = match target {
+        Wanted::Item(target) => {
+            let (hidden, arguments) = who::overridden(settings, target, Some(case.arguments.as_bytes().to_vec()));
+            (hidden, policy.explain(&principal, target, arguments.as_deref()))
+        }
+        Wanted::Capability(server, capability) => (false, policy.explain_capability(&principal, server, capability)),
+    };
+    let Some(told) = told else {
         return Outcome { ok: false, decided: Err("no such server".to_owned()), by: None };
     };
     let effect = if hidden || told.reason.is_some() { Effect::Deny } else { Effect::Allow };

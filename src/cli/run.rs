@@ -1,7 +1,9 @@
 //! `onegate run`: what a host launches.
 
+use std::path::PathBuf;
+
 use super::exit::Exit;
-use super::{Common, load};
+use super::{Common, load, out, who};
 use crate::daemon::{self, Ended};
 
 /// Flags of `run`.
@@ -10,6 +12,10 @@ pub(super) struct Args {
     /// Show this profile instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// File with the token of this installation: whoever starts us is then stdio:NAME, as auth.stdio says. Default:
+    /// what ONEGATE_TOKEN holds, if anything.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -25,7 +31,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
-    let ended = block_on(daemon::serve_stdio(loaded.settings))??;
+    let principal = match who::of_token(&loaded.settings, args.token_file.as_deref()) {
+        Ok(principal) => principal,
+        Err(why) => {
+            out::say(&format!("onegate: {why}"));
+            return Ok(Exit::Usage);
+        }
+    };
+    let ended = block_on(daemon::serve_stdio(loaded.settings, principal))??;
     Ok(match ended {
         Ended::Drained => Exit::Fine,
         Ended::Interrupted => Exit::Interrupted,

@@ -1,11 +1,20 @@
 //! `--as`: whom a command speaks for, and what its `<server>/<kind>/<native name>` names.
 
+use std::io::Read as _;
+use std::path::Path;
+
 use super::exit::Exit;
 use super::out;
 use crate::catalog::Given;
+use crate::config::keys;
 use crate::config::settings::Settings;
-use crate::ident::{Kind, Principal};
+use crate::ident::{Capability, Kind, Principal};
 use crate::shown::shown_str;
+
+/// Holds the token of this installation.
+const TOKEN: &str = "ONEGATE_TOKEN";
+/// The longest token that is read.
+const LONGEST_TOKEN: u64 = 4096;
 
 /// Whom a command speaks for.
 #[derive(clap::Args)]
@@ -13,9 +22,12 @@ pub(super) struct As {
     /// Speak for this principal (key:NAME, user:SUB, stdio, anonymous) instead of stdio.
     #[arg(id = "as", long = "as", value_name = "PRINCIPAL")]
     name: Option<String>,
-    /// A group that it belongs to; repeatable. Default: the groups of its key.
+    /// A group that it belongs to; repeatable. Default: the groups of its key or token.
     #[arg(id = "group", long = "group", value_name = "GROUP", requires = "as")]
     groups: Vec<String>,
+    /// A scope that its token was given for; repeatable.
+    #[arg(id = "scope", long = "scope", value_name = "SCOPE", requires = "as")]
+    scopes: Vec<String>,
 }
 
 impl As {
@@ -23,11 +35,33 @@ impl As {
     pub(super) fn principal(&self, settings: &Settings) -> Result<Principal, Exit> {
         let Some(name) = &self.name else { return Ok(Principal::stdio()) };
         let groups = (!self.groups.is_empty()).then(|| self.groups.clone());
-        principal(settings, name, groups).map_err(|why| {
+        principal(settings, name, groups).map(|who| who.scoped(&self.scopes)).map_err(|why| {
             out::say(&format!("onegate: {why}"));
             Exit::Usage
         })
     }
+}
+
+/// Whoever started us: `stdio`, or the one whose token this installation was given. A token that is
+/// given and not known is a fault: somebody thinks to be somebody.
+pub(super) fn of_token(settings: &Settings, file: Option<&Path>) -> Result<Principal, String> {
+    let (token, place) = match (file, std::env::var_os(TOKEN)) {
+        (Some(file), _) => {
+            let shown = shown_str(&file.display().to_string());
+            let mut text = String::new();
+            let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST_TOKEN).read_to_string(&mut text));
+            read.map_err(|error| format!("the token file {shown:?} cannot be read: {error}"))?;
+            (text, format!("the token in {shown:?}"))
+        }
+        (None, Some(token)) => {
+            let token = token.into_string().map_err(|_| format!("{TOKEN} is not UTF-8"))?;
+            (token, format!("the token in {TOKEN}"))
+        }
+        (None, None) => return Ok(Principal::stdio()),
+    };
+    let known = keys::find(token.trim(), settings.auth.stdio.iter().map(|known| (known, &known.hash)));
+    let known = known.ok_or_else(|| format!("{place} is none of auth.stdio"))?;
+    Ok(Principal::stdio_named(&known.name, &known.groups))
 }
 
 /// The principal of this name, with the groups of its key where no others are given.
@@ -36,9 +70,40 @@ pub(super) fn principal(settings: &Settings, name: &str, groups: Option<Vec<Stri
         let key = name.strip_prefix("key:")?;
         settings.auth.keys.iter().find(|known| known.name == key).map(|known| known.groups.clone())
     };
-    let groups = groups.or_else(of_key).unwrap_or_default();
+    let of_token = || {
+        let token = name.strip_prefix("stdio:")?;
+        settings.auth.stdio.iter().find(|known| known.name == token).map(|known| known.groups.clone())
+    };
+    let groups = groups.or_else(of_key).or_else(of_token).unwrap_or_default();
     Principal::parse(name, &groups).ok_or_else(|| {
         format!("{:?} is no principal; there are key:NAME, user:SUB, stdio, stdio:NAME and anonymous", shown_str(name))
+    })
+}
+
+/// What a question is about.
+pub(super) enum Wanted<'t> {
+    Item((usize, Kind, &'t str)),
+    Capability(usize, Capability),
+}
+
+/// The server and the item or capability of a target, which must be literal.
+pub(super) fn wanted<'t>(settings: &Settings, text: &'t str) -> Result<Wanted<'t>, String> {
+    let mut parts = text.splitn(3, '/');
+    if let (Some(server), Some(Capability::KIND), Some(name)) = (parts.next(), parts.next(), parts.next()) {
+        let known = Capability::ALL.into_iter().find(|known| known.as_str() == name);
+        let known = known.ok_or_else(|| {
+            let all = Capability::ALL.map(Capability::as_str).join(", ");
+            format!("no capability {:?}; there are {all}", shown_str(name))
+        })?;
+        return Ok(Wanted::Capability(server_of(settings, server)?, known));
+    }
+    target(settings, text).map(Wanted::Item)
+}
+
+fn server_of(settings: &Settings, server: &str) -> Result<usize, String> {
+    settings.servers.iter().position(|known| known.key.as_str() == server).ok_or_else(|| {
+        let keys: Vec<_> = settings.servers.iter().map(|known| known.key.as_str()).collect();
+        format!("no server {:?}; there are: {}", shown_str(server), keys.join(", "))
     })
 }
 
@@ -48,12 +113,12 @@ pub(super) fn target<'t>(settings: &Settings, text: &'t str) -> Result<(usize, K
     let (Some(server), Some(kind), Some(native)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(format!("{:?} is not <server>/<kind>/<native name>", shown_str(text)));
     };
-    let Some(index) = settings.servers.iter().position(|known| known.key.as_str() == server) else {
-        let keys: Vec<_> = settings.servers.iter().map(|known| known.key.as_str()).collect();
-        return Err(format!("no server {:?}; there are: {}", shown_str(server), keys.join(", ")));
-    };
+    let index = server_of(settings, server)?;
     let Some(kind) = Kind::ALL.into_iter().find(|known| known.as_str() == kind) else {
-        return Err(format!("no kind {:?}; there are tool, prompt, resource and template", shown_str(kind)));
+        return Err(format!(
+            "no kind {:?}; there are tool, prompt, resource, template and capability",
+            shown_str(kind)
+        ));
     };
     Ok((index, kind, native))
 }

@@ -19,6 +19,8 @@ pub struct PolicyCase {
     pub who: String,
     /// Its groups; `None` = those of its key.
     pub groups: Option<Vec<String>>,
+    /// What its token was given for.
+    pub scopes: Vec<String>,
     /// `<server>/<kind>/<native name>`.
     pub target: String,
     /// The arguments, a raw object.
@@ -34,10 +36,11 @@ static CASES: Shape = Shape::Table(&[("case", Shape::Tables(&CASE))]);
 static CASE: Shape = Shape::Table(&[
     ("as", Shape::Text(not_empty)),
     ("groups", Shape::Texts(not_empty)),
+    ("scopes", Shape::Texts(not_empty)),
     ("target", Shape::Text(rules::literal_problem)),
     ("args", Shape::Json),
     ("expect", Shape::Word { words: &["allow", "deny"], later: &[] }),
-    ("reason", Shape::Word { words: &["not-allowed", "argument-not-allowed"], later: &[] }),
+    ("reason", Shape::Word { words: &["not-allowed", "argument-not-allowed", "capability-withheld"], later: &[] }),
 ]);
 
 /// Reads such a file.
@@ -76,14 +79,17 @@ pub fn policy_cases(path: &Path) -> Result<Vec<PolicyCase>, Faults> {
                 faults.push(Fault { place: at(node.at), key: path.clone(), message, nearest: None });
             }
         }
-        let groups = node.get("groups").map(|groups| {
-            let Value::List(items) = &groups.value else { return Vec::new() };
-            items.iter().filter_map(Node::as_text).map(str::to_owned).collect()
-        });
+        let texts = |key: &str| {
+            node.get(key).map(|list| {
+                let Value::List(items) = &list.value else { return Vec::new() };
+                items.iter().filter_map(Node::as_text).map(str::to_owned).collect()
+            })
+        };
         cases.push(PolicyCase {
             place: at(node.at),
             who: text("as").unwrap_or_else(|| "stdio".to_owned()),
-            groups,
+            groups: texts("groups"),
+            scopes: texts("scopes").unwrap_or_default(),
             target: target.unwrap_or_default(),
             arguments: node.get("args").map_or_else(|| "{}".to_owned(), |args| json(args).to_string()),
             expect: if expect.as_deref() == Some("allow") { Effect::Allow } else { Effect::Deny },

@@ -1,7 +1,7 @@
 //! API keys: made here, and known to the configuration by their hash alone.
 //!
 //! A secret is random, so a plain hash is enough: there is nothing to guess. Deliberately checks no key that a host
-//! brings. Used by `schema`, `front` and `onegate key`.
+//! of `serve` brings. Used by `schema`, `front` and `onegate key`.
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
@@ -61,6 +61,13 @@ pub(super) fn parse_hash(text: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
+/// The one of these that has the hash of this secret.
+pub fn find<'a, T>(secret: &str, known: impl Iterator<Item = (T, &'a [u8; 32])>) -> Option<T> {
+    let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+    let mut known = known;
+    known.find(|(_, other)| **other == hash).map(|(found, _)| found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +80,8 @@ mod tests {
         assert!(one.secret.reveal().bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')));
         let hash: [u8; 32] = Sha256::digest(one.secret.reveal().as_bytes()).into();
         assert_eq!(parse_hash(&one.hash), Some(hash));
+        assert_eq!(find(one.secret.reveal(), [(1, &[0; 32]), (2, &hash)].into_iter()), Some(2));
+        assert_eq!(find(other.secret.reveal(), [(1, &[0; 32]), (2, &hash)].into_iter()), None);
     }
 
     #[test]

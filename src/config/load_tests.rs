@@ -874,3 +874,19 @@ fn loading_is_fast() {
     println!("ten servers: {best:?}");
     assert!(best < Duration::from_millis(100), "{best:?}");
 }
+
+/// What the page on identity shows loads as it stands, and serves.
+#[test]
+fn every_snippet_of_the_page_on_identity_loads() {
+    let page = include_str!("../../docs/identity.md");
+    let snippets: Vec<_> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(snippets.len(), 2);
+    for snippet in snippets {
+        let text = format!("{snippet}\n[servers.files]\nurl = \"https://files.example/mcp\"\n");
+        let loaded = World::new().config("c.toml", &text).load();
+        let jwt = loaded.settings.auth.jwt;
+        assert_eq!(jwt.is_some(), snippet.contains("[auth.jwt]"));
+        assert_eq!(loaded.settings.auth.stdio.len(), usize::from(jwt.is_none()));
+        assert!(loaded.serving.faults.is_empty());
+    }
+}

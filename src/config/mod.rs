@@ -27,8 +27,10 @@ mod schema;
 mod serving;
 pub mod settings;
 mod size;
+mod tokens;
 mod tree;
 pub mod trust;
+mod window;
 
 pub use cases::{PolicyCase, policy_cases};
 pub use environment::Environment;

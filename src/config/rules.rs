@@ -16,9 +16,10 @@ use super::schema;
 use super::serving::Serving;
 use super::settings::{
     Annotation, Attempts, AuthMode, AuthSettings, Check, Condition, Effect, HttpSettings, JsonType, LimitSettings, Per,
-    PolicySettings, RuleSettings, Scalar, Target, WhoPattern,
+    PolicySettings, RuleSettings, Scalar, Target, TimeWindow, Transport, WhoPattern,
 };
-use crate::ident::Kind;
+use super::window;
+use crate::ident::{Capability, Kind};
 use crate::shown::shown_str as shown;
 
 /// Resolves what is said of policy.
@@ -142,6 +143,12 @@ impl Rules<'_, '_> {
                            nothing, a deny rule denies everything that it names";
             self.note(&path, message);
         }
+        if written.min_level.is_some() {
+            let message = "nothing is verified yet, as there is no lock: an allow rule with `min_level` allows nothing, a \
+                           deny rule denies everything that it names";
+            self.note(&path, message);
+        }
+        let time = self.time(&join(&path, "time"), &written.time, faulty);
         if self.faults.len() > before {
             return None;
         }
@@ -151,10 +158,30 @@ impl Rules<'_, '_> {
             target: written.target,
             conditions,
             annotations,
+            transport: written.transport.map(transport),
+            time,
+            min_level: written.min_level,
             locked: written.locked,
             layer: self.layer(&path),
             place: self.ground.origins.place(&path, self.ground.layers).to_string(),
         })
+    }
+
+    /// When a rule holds: where that is said at all, in a zone that is said too.
+    fn time(&mut self, path: &str, written: &schema::Time, faulty: bool) -> Option<TimeWindow> {
+        if *written == schema::Time::default() || faulty {
+            return None;
+        }
+        let Some(zone) = &written.zone else {
+            let message = "the key `zone` is missing: the offset from UTC in which the days and hours are meant, such as \
+                           `+01:00`, or `Z`";
+            self.fault(path, message);
+            return None;
+        };
+        if written.days.is_empty() && written.hours.is_none() {
+            self.fault(path, "says no time: give `days`, `hours` or both");
+        }
+        window::window(&written.days, written.hours.as_deref(), zone)
     }
 
     /// 0 for the organisation's, later ones higher.
@@ -301,7 +328,13 @@ impl Rules<'_, '_> {
                 let same_people = *everybody || rule.who.iter().all(|who| rules[other].who.contains(who));
                 same_people && targets.iter().all(|own| theirs.iter().any(|target| target.covers(own)))
             };
-            let plain = |other: &RuleSettings| other.annotations.is_empty() && other.conditions.is_empty();
+            let plain = |other: &RuleSettings| {
+                other.annotations.is_empty()
+                    && other.conditions.is_empty()
+                    && other.min_level.is_none()
+                    && other.time.is_none()
+                    && other.transport.is_none()
+            };
             let shadow = (0..rules.len()).filter(|&other| other != n).find(|&other| {
                 plain(&rules[other])
                     && rules[other].effect == Effect::Deny
@@ -323,6 +356,13 @@ fn effect(written: schema::Effect) -> Effect {
     match written {
         schema::Effect::Allow => Effect::Allow,
         schema::Effect::Deny => Effect::Deny,
+    }
+}
+
+fn transport(written: schema::Via) -> Transport {
+    match written {
+        schema::Via::Stdio => Transport::Stdio,
+        schema::Via::Http => Transport::Http,
     }
 }
 
@@ -371,7 +411,8 @@ pub(super) fn target_problem(text: &str) -> Option<String> {
 pub(super) fn literal_problem(text: &str) -> Option<String> {
     let mut parts = text.splitn(3, '/').skip(1);
     let (kind, native) = (parts.next(), parts.next().is_some_and(|native| !native.is_empty()));
-    let known = native && Kind::ALL.into_iter().any(|known| Some(known.as_str()) == kind);
+    let known =
+        native && (kind == Some(Capability::KIND) || Kind::ALL.into_iter().any(|known| Some(known.as_str()) == kind));
     (!known).then(|| format!("`{}` is not <server>/<kind>/<native name>, such as `files/tool/read_file`", shown(text)))
 }
 

@@ -18,8 +18,10 @@ use super::period::{Period, PeriodOrNever};
 use super::rate::Written as Rate;
 use super::size::Size;
 
-pub(super) use front::{Admin, Auth, Http, Key, Mode, Profile};
-pub(super) use policy::{Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar};
+pub(super) use front::{Admin, Auth, Http, Jwt, Key, Mode, Profile};
+pub(super) use policy::{
+    Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,
+};
 pub(super) use shape::SHAPE;
 
 // No `Debug` on what can hold a plain-text secret (I-34).

@@ -17,11 +17,12 @@ use super::check::join;
 use super::fault::{Fault, Note, nearest};
 use super::ground::{Findings, Ground, Maker};
 use super::resolve::{is_faulty, prefix_problem};
-use super::schema::{Auth, Http, Key, Mode, Profile};
+use super::schema::{Auth, Http, Jwt, Key, Mode, Profile};
 use super::settings::{
-    ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, ProfileSettings, Reach, ServerSettings, TlsSettings,
+    ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, JwtSettings, KeySource, ProfileSettings, Reach,
+    ServerSettings, StdioToken, TlsSettings,
 };
-use super::{address, keys, moment};
+use super::{address, keys, moment, tokens};
 use crate::shown::shown_str as shown;
 
 /// Shortest seal key that nobody can guess, if it is random.
@@ -151,15 +152,15 @@ impl Front<'_, '_> {
                         "`none` would let in everybody who reaches {listen}; it is for a listener on loopback only"
                     ),
                 ),
-                AuthMode::Keys if tls.is_none() => {
+                AuthMode::Keys | AuthMode::Jwt | AuthMode::Both if tls.is_none() => {
                     let place = origins.place("http.listen", self.ground.layers);
                     let message = format!(
                         "http.listen: {listen} is reached from other machines, and without `http.tls` or a proxy that \
-                         speaks TLS the keys cross the network in the open"
+                         speaks TLS keys and tokens cross the network in the open"
                     );
                     self.serving.notes.push(Note { place, message });
                 }
-                AuthMode::Keys => {}
+                AuthMode::Keys | AuthMode::Jwt | AuthMode::Both => {}
             }
         }
         let http = HttpSettings {
@@ -223,6 +224,8 @@ impl Front<'_, '_> {
     fn auth(&mut self, auth: Auth) -> AuthSettings {
         let mode = match auth.mode {
             Mode::Keys => AuthMode::Keys,
+            Mode::Jwt => AuthMode::Jwt,
+            Mode::Both => AuthMode::Both,
             Mode::None => AuthMode::None,
         };
         let before = self.faults.len();
@@ -231,31 +234,104 @@ impl Front<'_, '_> {
         for (index, written) in auth.keys.into_iter().enumerate() {
             let path = format!("auth.keys[{index}]");
             let Some(key) = self.key(written, &path) else { continue };
-            if !names.insert(key.name.clone()) {
-                self.fault(&join(&path, "name"), format!("there is a key `{}` already", key.name));
-            } else if !hashes.insert(key.hash) {
-                let message = "is that of another key: who comes with it would not be known".to_owned();
-                self.fault(&join(&path, "hash"), message);
-            }
+            self.only_once(&path, "key", &key.name, key.hash, (&mut names, &mut hashes));
             keys.push(key);
         }
+        let mut stdio = Vec::with_capacity(auth.stdio.len());
+        // One text must not prove two things, so their hashes are those of keys too.
+        let mut names = BTreeSet::new();
+        for (index, written) in auth.stdio.into_iter().enumerate() {
+            let path = format!("auth.stdio[{index}]");
+            self.name_and_hash(&path, written.name.is_some(), written.hash.is_some(), " --stdio");
+            let (Some(name), Some(hash)) = (written.name, written.hash.as_deref().and_then(keys::parse_hash)) else {
+                continue;
+            };
+            self.only_once(&path, "token", &name, hash, (&mut names, &mut hashes));
+            stdio.push(StdioToken { name, hash, groups: written.groups });
+        }
+        let takes_tokens = matches!(mode, AuthMode::Jwt | AuthMode::Both);
+        let jwt = self.jwt(auth.jwt, takes_tokens);
         let faulty = self.faults.len() > before || is_faulty(self.earlier, "auth");
         if mode == AuthMode::Keys && !faulty {
             self.somebody_may_enter(&keys);
         }
-        AuthSettings { mode, keys }
+        if mode == AuthMode::Jwt && !keys.is_empty() {
+            self.serving_note("auth.keys", "are not taken with `mode = \"jwt\"`; `\"both\"` takes keys and tokens");
+        }
+        AuthSettings { mode, keys, jwt: jwt.filter(|_| takes_tokens), stdio }
     }
 
-    fn key(&mut self, written: Key, path: &str) -> Option<ApiKey> {
+    fn serving_note(&mut self, path: &str, message: &str) {
+        let place = self.ground.origins.place(path, self.ground.layers);
+        self.serving.notes.push(Note { place, message: format!("{path}: {message}") });
+    }
+
+    fn only_once(
+        &mut self,
+        path: &str,
+        what: &str,
+        name: &str,
+        hash: [u8; 32],
+        (names, hashes): (&mut BTreeSet<String>, &mut BTreeSet<[u8; 32]>),
+    ) {
+        if !names.insert(name.to_owned()) {
+            self.fault(&join(path, "name"), format!("there is a {what} `{name}` already"));
+        } else if !hashes.insert(hash) {
+            let message = "is that of another key: who comes with it would not be known".to_owned();
+            self.fault(&join(path, "hash"), message);
+        }
+    }
+
+    /// Whose tokens are taken: all of it must be known before anybody may enter.
+    fn jwt(&mut self, written: Jwt, needed: bool) -> Option<JwtSettings> {
+        const PATH: &str = "auth.jwt";
+        let is_given = written != Jwt::default();
+        let faulty = is_faulty(self.earlier, PATH);
+        if needed && !faulty {
+            for (member, given) in [("issuer", written.issuer.is_some()), ("audience", written.audience.is_some())] {
+                if !given {
+                    let message = format!(
+                        "the key `{member}` is missing: tokens are taken from one issuer, and for one audience"
+                    );
+                    self.fault(PATH, message);
+                }
+            }
+        } else if is_given && !faulty {
+            self.serving_note(PATH, "means nothing with this `auth.mode`; `\"jwt\"` and `\"both\"` take tokens");
+        }
+        let (issuer, audience) = (written.issuer?, written.audience?);
+        let resource = written.resource.as_deref().unwrap_or(&audience);
+        let Some(resource) = tokens::resource(resource) else {
+            if needed && !faulty {
+                let message = "the key `resource` is missing: `audience` is no address, so it must be said what hosts ask \
+                               tokens for, such as `https://gateway.example/mcp`";
+                self.fault(PATH, message.to_owned());
+            }
+            return None;
+        };
+        let keys = match written.jwks {
+            None => KeySource::Discovered,
+            Some(text) if tokens::is_address(&text) => KeySource::Url(address::endpoint(&text).ok()?),
+            Some(text) => KeySource::File(self.file("auth.jwt.jwks", &text)),
+        };
+        let groups_claim = written.groups_claim.unwrap_or_else(|| tokens::GROUPS.to_owned());
+        Some(JwtSettings { issuer, audience, resource, keys, groups_claim, scopes: written.scopes })
+    }
+
+    fn name_and_hash(&mut self, path: &str, name: bool, hash: bool, flag: &str) {
         let faulty = is_faulty(self.earlier, path);
-        for (member, given) in [("name", written.name.is_some()), ("hash", written.hash.is_some())] {
+        for (member, given) in [("name", name), ("hash", hash)] {
             if !given && !faulty {
                 self.fault(
                     path,
-                    format!("the key `{member}` is missing; `onegate key new NAME` shows the whole entry"),
+                    format!("the key `{member}` is missing; `onegate key new NAME{flag}` shows the whole entry"),
                 );
             }
         }
+    }
+
+    fn key(&mut self, written: Key, path: &str) -> Option<ApiKey> {
+        self.name_and_hash(path, written.name.is_some(), written.hash.is_some(), "");
         Some(ApiKey {
             name: written.name?,
             hash: keys::parse_hash(&written.hash?)?,

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use url::Url;
+
 use crate::ident::{Secret, ServerKey};
 
 mod policy;
@@ -16,7 +18,7 @@ mod target;
 
 pub use policy::{
     Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
-    Rate, RuleSettings, Scalar,
+    Rate, RuleSettings, Scalar, TimeWindow, Transport,
 };
 pub use target::{Target, TargetError, WhoError, WhoPattern};
 
@@ -211,7 +213,7 @@ pub enum Reach {
 /// A server behind a URL.
 pub struct Remote {
     /// Its endpoint, `http` or `https`, without user, password or fragment. A query may hold secrets.
-    pub url: url::Url,
+    pub url: Url,
     /// Headers of the operator on every request, expanded; names are lower case and none of the protocol's own.
     pub headers: Vec<(http::HeaderName, Secret)>,
     /// PEM file with certificates that are trusted for it beside the roots of the machine; for `https` alone.
@@ -317,6 +319,10 @@ pub struct AuthSettings {
     pub mode: AuthMode,
     /// The keys.
     pub keys: Vec<ApiKey>,
+    /// Whose tokens are taken; of the modes that take tokens.
+    pub jwt: Option<JwtSettings>,
+    /// The tokens that make the local user of a stdio front a named one.
+    pub stdio: Vec<StdioToken>,
 }
 
 /// How hosts of `serve` prove who they are.
@@ -325,8 +331,51 @@ pub enum AuthMode {
     /// With a bearer key.
     #[default]
     Keys,
+    /// With a token of an identity provider.
+    Jwt,
+    /// With either.
+    Both,
     /// Not at all; on loopback only.
     None,
+}
+
+/// Whose tokens are taken, and what they must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JwtSettings {
+    /// Who signs them: `iss`, to the letter.
+    pub issuer: String,
+    /// Whom they are for: one of `aud`.
+    pub audience: String,
+    /// Our own address, as hosts are told to ask tokens for.
+    pub resource: Url,
+    /// Where the keys are that they are signed with.
+    pub keys: KeySource,
+    /// Where in a token the groups stand: a name, or a JSON pointer.
+    pub groups_claim: String,
+    /// What every token must be given for.
+    pub scopes: Vec<String>,
+}
+
+/// Where the keys of an issuer are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// Where the issuer's metadata says.
+    Discovered,
+    /// At this address.
+    Url(Url),
+    /// In this file.
+    File(PathBuf),
+}
+
+/// The token of one installation: its hash alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StdioToken {
+    /// Who has it: `stdio:<name>` is the principal.
+    pub name: String,
+    /// SHA-256 of it.
+    pub hash: [u8; 32],
+    /// Groups for policy.
+    pub groups: Vec<String>,
 }
 
 /// A bearer key: its hash alone.

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::settings::{AdminSettings, Settings};
 use crate::gateway::{EraMemory, Gateway, Pace, Processes};
+use crate::ident::Principal;
 use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
 use crate::upstream::stdio;
@@ -87,11 +88,11 @@ impl Daemon {
     }
 
     /// Serves one host until it leaves or we are told to; then all is stopped.
-    pub async fn serve(self, channel: Channel) -> Ended {
+    pub async fn serve(self, channel: Channel, principal: Principal) -> Ended {
         self.show("run", None);
         let stop = CancellationToken::new();
         let told = signals::watch(stop.clone(), None, &self.tasks);
-        let front = stdio::serve(Arc::clone(&self.gateway), channel, &stop, &self.tasks).await;
+        let front = stdio::serve_as(Arc::clone(&self.gateway), principal, channel, &stop, &self.tasks).await;
         stop.cancel();
         // Servers go first, so that calls still running end with an error that the host may still read.
         self.gateway.stop(Pace::SWIFT);
@@ -100,8 +101,8 @@ impl Daemon {
     }
 }
 
-/// Serves the host on our standard streams.
-pub async fn serve_stdio(settings: Settings) -> anyhow::Result<Ended> {
+/// Serves the host on our standard streams; who it is says the token of this installation, not the host.
+pub async fn serve_stdio(settings: Settings, principal: Principal) -> anyhow::Result<Ended> {
     let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
-    Ok(Daemon::start(settings)?.serve(channel).await)
+    Ok(Daemon::start(settings)?.serve(channel, principal).await)
 }

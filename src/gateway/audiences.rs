@@ -115,9 +115,15 @@ impl Audiences {
         known.back().map(Arc::clone)
     }
 
+    /// Whether any server may list something else to this caller than to all.
+    fn lists_apart(&self, caller: &Caller) -> bool {
+        let mut servers = self.servers.iter().enumerate();
+        servers.any(|(index, server)| server.lists_apart(&self.lists.granted(caller, index)))
+    }
+
     /// The same; begun where nothing was. Nothing for who sees what all see.
     fn of(&self, caller: &Caller) -> Option<Arc<Audience>> {
-        if caller.capabilities.is_empty() || !self.servers.iter().any(|server| server.lists_apart(caller)) {
+        if caller.capabilities.is_empty() || !self.lists_apart(caller) {
             return None;
         }
         if let Some(audience) = self.find(caller) {
@@ -203,7 +209,10 @@ impl Audiences {
         let view = self.lists.show(self.lists.sight(&audience.who.principal, profile));
         let own = audience.own();
         self.servers.iter().enumerate().all(|(server, its)| {
-            own[server].settled || !which(server) || !view.shows(server) || !its.lists_apart(&audience.caller)
+            own[server].settled
+                || !which(server)
+                || !view.shows(server)
+                || !its.lists_apart(&self.lists.granted(&audience.caller, server))
         })
     }
 
@@ -225,12 +234,13 @@ impl Audiences {
     /// Has the servers list whose lists for this audience are not known or old.
     fn look(self: &Arc<Self>, audience: &Arc<Audience>) {
         for (index, server) in self.servers.iter().enumerate() {
-            if !server.lists_apart(&audience.caller) {
+            let caller = self.lists.granted(&audience.caller, index);
+            if !server.lists_apart(&caller) {
                 continue;
             }
             let mut own = audience.own();
             let own = &mut own[index];
-            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&audience.caller, at)) {
+            if own.looking || own.of.as_ref().is_some_and(|at| server.is_listed_as(&caller, at)) {
                 continue;
             }
             own.looking = true;
@@ -242,7 +252,8 @@ impl Audiences {
     async fn fill(self: &Arc<Self>, index: usize, server: &Server, audience: &Audience) {
         let kinds = Kind::ALL.map(|kind| self.lists.offers_of(index).is_some_and(|offers| offers.of(kind).is_some()));
         let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| kinds[kind.index()]).collect();
-        let caller = server.narrowed(&audience.caller);
+        let granted = self.lists.granted(&audience.caller, index);
+        let caller = server.narrowed(&granted);
         let found = server.own_lists(&caller, &kinds).await;
         let mut changed = false;
         {

@@ -19,7 +19,7 @@ use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming};
 use crate::downstream::{Answer, Fault, Item, Server, Topic};
-use crate::ident::{Kind, ServerKey};
+use crate::ident::{Capability, Kind, ServerKey};
 use crate::policy::{Ask, Charge, Extent, Origin, Permit, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
@@ -128,7 +128,11 @@ impl Gateway {
         measure.about(way.server);
         // The catalogue is that of the whole of it.
         let (asking, declared) = (caller, &caller.capabilities);
-        let caller = &*server.narrowed(caller);
+        let granted = self.lists.granted(caller, way.server);
+        let caller = &*server.narrowed(&granted);
+        if !self.policy.grants(&caller.principal, way.server, Capability::Logging) {
+            upward.without_logs();
+        }
         // What the server gets is what is decided about.
         let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
         let changed = replaced.map(|arguments| call.with_arguments(arguments));
@@ -426,7 +430,7 @@ impl Gateway {
         }
         self.admit_subscription(caller, &terms, server, record)?;
         let held = async {
-            let source = server.source_for(caller).await?;
+            let source = server.source_for(&self.lists.granted(caller, route.server)).await?;
             let place = (route.server, Topic::Resource, &*route.native);
             self.subscriptions.subscribe(place, source, (sight, uri), updates).await
         };
@@ -444,7 +448,8 @@ impl Gateway {
         server: &Arc<Server>,
     ) -> Result<Outcome, Failure> {
         let nothing = || Ok(Outcome::Own(r#""completion":{"values":[],"hasMore":false}"#.to_owned()));
-        if !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
+        let granted = self.policy.grants(&caller.principal, way.server, Capability::Completions);
+        if !granted || !self.lists.offers_of(way.server).is_some_and(|offers| offers.completions) {
             return nothing();
         }
         let asking = self.send(

@@ -6,6 +6,7 @@
 //!
 //! Long, and one thing: what is listed, what of it is shown to whom, and who waits for it change together.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +17,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::grants::granted;
+use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
 use crate::downstream::{Apart, Change, Event, Listed, Listing, Offers};
@@ -65,6 +68,8 @@ pub(super) struct Lists {
     sights: ArcSwap<HashMap<(usize, Class), Sight>>,
     /// Counts changes of the parts.
     version: AtomicU64,
+    /// In which phase of the rules the catalogues were built.
+    phase: AtomicU64,
     /// Held while a list is put in or a catalogue is built, never over an await.
     parts: Mutex<Vec<Part>>,
     /// How many servers have had their chance to list a kind.
@@ -202,12 +207,13 @@ impl Lists {
         let show = |view| Arc::new(Show::new(view, AtomicBool::new(false)));
         Self {
             places,
-            policy,
             budget,
             profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
             sights: ArcSwap::default(),
             version: AtomicU64::new(0),
+            phase: AtomicU64::new(policy.phase().number()),
+            policy,
             parts: Mutex::new(parts),
             settled: watch::Sender::new([0; 4]),
             deadline: OnceLock::new(),
@@ -233,6 +239,7 @@ impl Lists {
         let mut tell: Option<(Instant, Instant)> = None;
         loop {
             let at = tell.map_or_else(Instant::now, |(at, latest)| at.min(latest));
+            let turn = self.policy.next_phase().map(|left| Instant::now() + left);
             tokio::select! {
                 event = events.recv() => {
                     let Some(event) = event else { return };
@@ -257,6 +264,13 @@ impl Lists {
                     Change::Lists => look_again(),
                     Change::Resources(resources) => updated((server, client), &resources),
                 },
+                // Whoever looks sees it without this; hosts that wait to be told are told.
+                () = sleep_until(turn.unwrap_or_else(Instant::now)), if turn.is_some() => {
+                    self.turn();
+                    let now = Instant::now();
+                    tell = tell.or(Some((now + QUIET, now + LATEST)));
+                    self.tick();
+                }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
                     for (sight, show) in self.shows.load().iter().enumerate() {
@@ -339,8 +353,26 @@ impl Lists {
         sight
     }
 
+    /// Other rules hold than when the catalogues were built: they are built anew, and cursors into old ones are over. Whether
+    /// that is so.
+    fn turn(&self) -> bool {
+        let phase = self.policy.phase().number();
+        if self.phase.load(Ordering::Acquire) == phase {
+            return false;
+        }
+        let parts = self.parts();
+        if self.phase.swap(phase, Ordering::AcqRel) != phase {
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.version.fetch_add(1, Ordering::AcqRel);
+            self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
+        }
+        drop(parts);
+        true
+    }
+
     /// Everything that is seen now.
     pub(super) fn catalogue(&self, sight: Sight) -> Arc<Catalogue> {
+        self.turn();
         let shows = self.shows.load();
         let show = &shows[sight.0];
         if show.stale.load(Ordering::Acquire) {
@@ -383,8 +415,9 @@ impl Lists {
         Catalogue::build(&contributions, &self.policy, view.name_budget().unwrap_or(self.budget), view)
     }
 
-    /// Counts changes of what servers list to all.
+    /// Counts changes of what servers list to all, and of what is shown of it.
     pub(super) fn version(&self) -> u64 {
+        self.turn();
         self.version.load(Ordering::Acquire)
     }
 
@@ -441,6 +474,11 @@ impl Lists {
         (0..parts.len()).filter(is_open).collect()
     }
 
+    /// The caller as policy lets this server know it.
+    pub(super) fn granted<'a>(&self, caller: &'a Caller, server: usize) -> Cow<'a, Caller> {
+        granted(&self.policy, caller, server)
+    }
+
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
@@ -464,7 +502,9 @@ impl Lists {
         let parts = self.parts();
         let shown = parts.iter().enumerate().filter(|(server, _)| view.shows(*server));
         let until = shown.map(|(_, part)| part.lists[kind.index()].until).min().flatten();
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL)
+        let holds = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
+        // Then other rules hold.
+        holds.min(self.policy.next_phase().unwrap_or(MAX_TTL))
     }
 
     /// Keeps a catalogue for a host that has a cursor into it.

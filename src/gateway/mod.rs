@@ -6,6 +6,7 @@
 mod audiences;
 mod bridge;
 mod fault;
+mod grants;
 mod invoke;
 mod learned;
 mod lists;
@@ -18,7 +19,8 @@ mod subscriptions;
 mod tasks;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
@@ -52,11 +54,17 @@ use subscriptions::{Below, Subscriptions};
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
 
-/// The time as policy counts it: since 1970, and never turned back.
+/// The time as policy counts it: since 1970, and never turned back. A machine that slept is not behind: of the two clocks
+/// that we have, the one that went further is believed.
 fn clock() -> Clock {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let began = tokio::time::Instant::now();
-    Clock::new(move || unix + began.elapsed())
+    let (wall, began) = (SystemTime::now(), tokio::time::Instant::now());
+    let unix = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let last = AtomicU64::new(0);
+    Clock::new(move || {
+        let passed = began.elapsed().max(wall.elapsed().unwrap_or_default());
+        let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+        unix + Duration::from_nanos(last.fetch_max(passed, Ordering::Relaxed).max(passed))
+    })
 }
 
 /// The gateway: all servers, what they list, and the way of a call.

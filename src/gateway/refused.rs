@@ -140,6 +140,7 @@ fn text(refusal: &Refusal) -> String {
             "the arguments are not allowed. Use others; the same call will be refused again.".to_owned()
         }
         (Reason::NotAllowed, ..) => "it is not allowed. Do not try again.".to_owned(),
+        (Reason::CapabilityWithheld, ..) => "its server may not use what it needs. Do not try again.".to_owned(),
         (Reason::RateLimited, _, Some(after)) => format!("there were too many calls. Try again in {}.", spoken(after)),
         (Reason::QuotaExhausted, _, Some(after)) => {
             format!("its quota is used up. Try again in {}.", spoken(after))

@@ -179,6 +179,7 @@ impl Gateway {
             None
         };
         let server = &self.servers[index];
+        let caller = &*self.lists.granted(caller, index);
         let mut raw = Vec::with_capacity(native.len() + 2);
         json::push_string(&mut raw, &native);
         let item = Item { native: &raw, mirror: &[], task: false, timeout: None };

@@ -10,7 +10,7 @@ use super::rules::{RuleNote, Word};
 use super::verdict::Reason;
 use super::{Policy, RuleId};
 use crate::config::settings::Target;
-use crate::ident::{Kind, Principal, ServerKey};
+use crate::ident::{Capability, Kind, Principal, ServerKey};
 
 /// What policy says of one item to one principal, and why.
 #[derive(Clone, Debug)]
@@ -67,7 +67,12 @@ impl Policy {
             hidden_by_server,
             closed,
             decided_by,
-            rules: self.rules.notes(principal, (key, kind, native), arguments),
+            rules: self.rules.notes(
+                principal,
+                |target| target.matches(key.as_str(), kind, native),
+                arguments,
+                self.phase(),
+            ),
             limits: self.limits.notes(&terms.limits, &members.limits, self.keys_of(principal, &terms)),
         })
     }
@@ -82,6 +87,32 @@ impl Policy {
         known: &dyn Fn(&str) -> bool,
     ) -> Option<Result<RuleId, Arc<str>>> {
         self.rules.fit_known(by, arguments, extent, known)
+    }
+
+    /// The same of a capability. Nothing when there is no such server.
+    pub fn explain_capability(
+        &self,
+        principal: &Principal,
+        server: usize,
+        capability: Capability,
+    ) -> Option<Explanation> {
+        let key = self.keys.get(server)?;
+        let members = self.members(self.class_of(principal));
+        let ruling = self.rules.grant(&members.standing, server, capability, self.phase());
+        let reason = (ruling.word == Word::Hidden || members.closed).then_some(Reason::CapabilityWithheld);
+        let shadowed = reason.is_some() && self.rules.is_shadow() && !ruling.locked;
+        let matches = |target: &Target| target.grants(key.as_str(), capability);
+        Some(Explanation {
+            reason,
+            visible: reason.is_none() || shadowed,
+            shadowed,
+            needs_arguments: false,
+            hidden_by_server: false,
+            closed: members.closed,
+            decided_by: ruling.by.to_vec(),
+            rules: self.rules.notes(principal, matches, None, self.phase()),
+            limits: Vec::new(),
+        })
     }
 
     /// The patterns of rules and of servers' lists that match none of the items that were listed, and where they

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use foldhash::fast::RandomState;
 use governor::middleware::NoOpMiddleware;
@@ -40,6 +40,11 @@ impl Clock {
     /// A clock that this tells the time of.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
+    }
+
+    /// The machine's own: for one look, as it may be turned back.
+    pub fn wall() -> Self {
+        Self::new(|| SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
     /// The time.

@@ -15,6 +15,7 @@ mod explain;
 mod limits;
 mod meter;
 mod rules;
+mod times;
 pub mod verdict;
 mod view;
 
@@ -32,11 +33,12 @@ pub use explain::Explanation;
 pub use limits::{LimitId, LimitNote};
 pub use meter::{Clock, MAX_KEYS};
 pub use rules::{RuleId, RuleNote};
+pub use times::Phase;
 pub use verdict::{Permit, Reason, Refusal};
 pub use view::View;
 
 use crate::config::settings::{Attempts, ServerSettings, Settings};
-use crate::ident::{Kind, Principal, ServerKey};
+use crate::ident::{Capability, Kind, Principal, ServerKey};
 use limits::{Keys, Limits};
 use meter::Meter;
 use rules::{Rules, Ruling, Standing, Word};
@@ -225,6 +227,7 @@ pub struct Policy {
     adding: Mutex<()>,
     /// Marks what was remembered with principals as this policy's own.
     generation: u32,
+    clock: Clock,
     attempts: Meter,
     /// Which policy this is, for the record of decisions.
     digest: Box<str>,
@@ -269,7 +272,8 @@ impl Policy {
             classes: ArcSwap::from_pointee(vec![Arc::new(nobody)]),
             adding: Mutex::default(),
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-            attempts: Meter::new(attempts.rate, attempts.burst, clock),
+            attempts: Meter::new(attempts.rate, attempts.burst, clock.clone()),
+            clock,
             digest: Box::default(),
             refused: AtomicBool::new(false),
         }
@@ -349,7 +353,7 @@ impl Policy {
         let ruling = if !listed || climbs || members.closed {
             Ruling { word: Word::Hidden, by: Box::default(), locked: true }
         } else {
-            let ruling = self.rules.ruling(&members.standing, server, kind, native);
+            let ruling = self.rules.ruling(&members.standing, server, kind, native, self.phase());
             shadowed = ruling.word == Word::Hidden && self.rules.is_shadow() && !ruling.locked;
             ruling
         };
@@ -380,6 +384,27 @@ impl Policy {
         let standing = &self.members(class).standing;
         self.servers.get(server).is_some_and(|rules| rules.of(kind).is_open())
             && (self.rules.is_open(standing, server, kind) || self.rules.is_shadow())
+    }
+
+    /// Which of the rules with a time hold now. What was found out in another phase is to be found out anew, lists and calls
+    /// alike (E-20).
+    pub fn phase(&self) -> Phase {
+        if self.rules.is_timed() { self.rules.phase(self.clock.now()) } else { Phase::default() }
+    }
+
+    /// After which time the phase may be another; nothing where it never is.
+    pub fn next_phase(&self) -> Option<std::time::Duration> {
+        self.rules.change(self.clock.now())
+    }
+
+    /// Whether a principal's requests may have a server use this capability (§8.1).
+    pub fn grants(&self, principal: &Principal, server: usize, capability: Capability) -> bool {
+        if self.rules.is_trivial() {
+            return true;
+        }
+        let members = self.members(self.class_of(principal));
+        let ruling = self.rules.grant(&members.standing, server, capability, self.phase());
+        !members.closed && (ruling.word == Word::Open || self.rules.is_shadow() && !ruling.locked)
     }
 
     /// Whether a class can see nothing of a server.

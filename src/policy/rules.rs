@@ -1,15 +1,16 @@
 //! The rules of `[policy]`, compiled, and what they say of one item to one class of principals (§8.2).
 //!
 //! A class is everybody whom the same rules and limits are about; so what is found out once for a class and an item
-//! holds for all its calls. Knows no clock and counts nothing. Asked only through [`super::Policy`].
+//! holds for all its calls, for as long as the same times hold. Knows no clock and counts nothing. Asked only through [`super::Policy`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::RulesError;
 use super::arguments::{Condition, Extent};
-use crate::config::settings::{Annotation, Effect, PolicySettings};
-use crate::config::settings::{Target, WhoPattern};
-use crate::ident::{Kind, Principal, ServerKey};
+use super::times::{Phase, TimeId, Times};
+use crate::config::settings::{Annotation, Effect, PolicySettings, Target, Transport, WhoPattern};
+use crate::ident::{Capability, Kind, Principal, ServerKey};
 
 /// A rule, by its place among all rules.
 pub type RuleId = u32;
@@ -21,6 +22,9 @@ pub(super) struct Rules {
     allows_by_default: bool,
     shadow: bool,
     keys: Vec<ServerKey>,
+    times: Times,
+    /// A rule says which capabilities servers may use; then the default holds for the others.
+    grants: bool,
 }
 
 #[derive(Debug)]
@@ -30,6 +34,9 @@ struct Rule {
     targets: Vec<Target>,
     conditions: Vec<Condition>,
     annotations: Vec<(Annotation, bool)>,
+    transport: Option<Transport>,
+    time: Option<TimeId>,
+    min_level: Option<u8>,
     locked: bool,
     layer: usize,
     place: String,
@@ -39,6 +46,8 @@ struct Rule {
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     sites: Vec<[Site; 4]>,
+    /// What they say of the capabilities of each server.
+    grants: Vec<[Site; Capability::ALL.len()]>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +94,12 @@ pub struct RuleNote {
     pub target: bool,
     /// Whether its annotations hold, where it has any.
     pub annotations: Option<bool>,
+    /// Whether the level that it asks for is reached, where it asks for one.
+    pub level: Option<bool>,
+    /// Whether it holds now, where it holds at certain times.
+    pub time: Option<bool>,
+    /// Whether those whom it is about come as it says, where it says so.
+    pub transport: Option<bool>,
     /// The pointer of the first condition that the arguments do not fit, where arguments were given.
     pub misfit: Option<String>,
     /// Whether it has conditions at all.
@@ -97,6 +112,7 @@ impl Rules {
     pub(super) fn compile(settings: &PolicySettings, keys: Vec<ServerKey>) -> Result<Self, Vec<RulesError>> {
         let mut faults = Vec::new();
         let mut rules = Vec::with_capacity(settings.rules.len());
+        let mut times = Times::default();
         for (index, written) in settings.rules.iter().enumerate() {
             let key = |member: &str| format!("policy.rule[{index}].{member}");
             let who = super::compile_all(&written.who, WhoPattern::new, &key("who"), &mut faults);
@@ -108,12 +124,23 @@ impl Rules {
                     Err(fault) => faults.push(RulesError { key: key("where"), ..fault }),
                 }
             }
+            let time = written.time.as_ref().and_then(|window| {
+                let time = times.add(window);
+                if time.is_none() {
+                    let fault = "there are too many different times in all rules".to_owned();
+                    faults.push(RulesError { key: key("time"), fault });
+                }
+                time
+            });
             rules.push(Rule {
                 effect: written.effect,
                 who,
                 targets,
                 conditions,
                 annotations: written.annotations.clone(),
+                transport: written.transport,
+                time,
+                min_level: written.min_level,
                 locked: written.locked,
                 layer: written.layer,
                 place: written.place.clone(),
@@ -127,7 +154,9 @@ impl Rules {
             // With rules it is stated (E-40), else there is nothing to decide.
             None => rules.is_empty(),
         };
-        Ok(Self { rules, allows_by_default, shadow: settings.shadow, keys })
+        let grants = |rule: &Rule| rule.effect == Effect::Allow && rule.targets.iter().any(Target::is_of_capabilities);
+        let grants = rules.iter().any(grants);
+        Ok(Self { rules, allows_by_default, shadow: settings.shadow, keys, times, grants })
     }
 
     pub(super) fn open(keys: Vec<ServerKey>) -> Self {
@@ -169,7 +198,69 @@ impl Rules {
             }
             site
         };
-        Standing { sites: self.keys.iter().map(|key| Kind::ALL.map(|kind| site(key, kind))).collect() }
+        Standing {
+            sites: self.keys.iter().map(|key| Kind::ALL.map(|kind| site(key, kind))).collect(),
+            grants: self.keys.iter().map(|key| self.granted(key, about)).collect(),
+        }
+    }
+
+    /// The rules that say something of the capabilities of a server, by capability.
+    fn granted(&self, key: &ServerKey, about: &[RuleId]) -> [Site; Capability::ALL.len()] {
+        Capability::ALL.map(|capability| {
+            let named = |id: &RuleId| self.rule(*id).grants(key, capability);
+            let of = |effect| move |id: &RuleId| self.rule(*id).effect == effect;
+            let is_lock = |id: &RuleId| {
+                let rule = self.rule(*id);
+                rule.locked && rule.effect == Effect::Allow && rule.targets.iter().any(Target::is_of_capabilities)
+            };
+            Site {
+                denies: about.iter().copied().filter(of(Effect::Deny)).filter(named).collect(),
+                allows: about.iter().copied().filter(of(Effect::Allow)).filter(named).collect(),
+                locks: (0..).take(self.rules.len()).filter(is_lock).filter(named).collect(),
+            }
+        })
+    }
+
+    /// Which times it is.
+    pub(super) fn phase(&self, now: Duration) -> Phase {
+        self.times.phase(now)
+    }
+
+    /// After which time it may be another phase; nothing where no rule has a time.
+    pub(super) fn change(&self, now: Duration) -> Option<Duration> {
+        self.times.change(now)
+    }
+
+    /// Whether any rule holds at certain times only.
+    pub(super) fn is_timed(&self) -> bool {
+        !self.times.is_empty()
+    }
+
+    /// Whether a class may have a server use a capability, and by which rules. Where no allow rule is about capabilities,
+    /// what none denies may be used.
+    pub(super) fn grant(&self, standing: &Standing, server: usize, capability: Capability, phase: Phase) -> Ruling {
+        let word = |open| if open { Word::Open } else { Word::Hidden };
+        let Some(site) = standing.grants.get(server).map(|sites| &sites[capability.index()]) else {
+            return Ruling { word: word(self.is_trivial()), by: Box::default(), locked: false };
+        };
+        let holds = |id: &&RuleId| self.rule(**id).holds(phase);
+        let denies: Box<[RuleId]> = site.denies.iter().filter(holds).copied().collect();
+        if !denies.is_empty() {
+            let locked = denies.iter().any(|id| self.rule(*id).locked);
+            return Ruling { word: Word::Hidden, by: denies, locked };
+        }
+        let lock = site.locks.iter().map(|id| self.rule(*id).layer).min();
+        if !self.grants && lock.is_none() {
+            return Ruling { word: Word::Open, by: Box::default(), locked: false };
+        }
+        let counts = |id: &&RuleId| {
+            let rule = self.rule(**id);
+            // What is asked has no arguments.
+            rule.allows() && rule.conditions.is_empty() && lock.is_none_or(|lock| rule.layer <= lock)
+        };
+        let allows: Box<[RuleId]> = site.allows.iter().filter(holds).filter(counts).copied().collect();
+        let open = !allows.is_empty() || self.allows_by_default && lock.is_none();
+        Ruling { word: word(open), by: allows, locked: !open && lock.is_some() }
     }
 
     fn rule(&self, id: RuleId) -> &Rule {
@@ -177,7 +268,7 @@ impl Rules {
     }
 
     /// What the rules say of an item to a class.
-    pub(super) fn ruling(&self, standing: &Standing, server: usize, kind: Kind, native: &str) -> Ruling {
+    pub(super) fn ruling(&self, standing: &Standing, server: usize, kind: Kind, native: &str, phase: Phase) -> Ruling {
         let (Some(sites), Some(key)) = (standing.sites.get(server), self.keys.get(server)) else {
             let word = if self.is_trivial() { Word::Open } else { Word::Hidden };
             return Ruling { word, by: Box::default(), locked: false };
@@ -185,7 +276,7 @@ impl Rules {
         let (site, key) = (&sites[kind.index()], key.as_str());
         let named = |id: &&RuleId| self.rule(**id).names(key, kind, native);
         let denies: Box<[RuleId]> =
-            site.denies.iter().filter(named).filter(|id| self.rule(**id).denies()).copied().collect();
+            site.denies.iter().filter(named).filter(|id| self.rule(**id).holds(phase)).copied().collect();
         if !denies.is_empty() {
             let locked = denies.iter().any(|id| self.rule(*id).locked);
             return Ruling { word: Word::Hidden, by: denies, locked };
@@ -194,7 +285,7 @@ impl Rules {
         let lock = site.locks.iter().filter(named).map(|id| self.rule(*id).layer).min();
         let counts = |id: &&RuleId| {
             let rule = self.rule(**id);
-            rule.allows() && lock.is_none_or(|lock| rule.layer <= lock)
+            rule.allows() && rule.holds(phase) && lock.is_none_or(|lock| rule.layer <= lock)
         };
         let allows: Box<[RuleId]> = site.allows.iter().filter(named).filter(counts).copied().collect();
         let word = if allows.iter().any(|id| self.rule(*id).conditions.is_empty()) {
@@ -245,7 +336,7 @@ impl Rules {
         (!open).then(|| Err(misfit.unwrap_or_else(|| "".into())))
     }
 
-    /// Whether nothing of a server can be seen by a class.
+    /// Whether nothing of a server can be seen by a class, at any time.
     pub(super) fn hides_server(&self, standing: &Standing, server: usize) -> bool {
         let (Some(sites), Some(key)) = (standing.sites.get(server), self.keys.get(server)) else { return false };
         if self.is_trivial() || self.shadow {
@@ -256,7 +347,7 @@ impl Rules {
             targets.any(|target| target.within(key.as_str(), kind) && target.is_all())
         };
         Kind::ALL.into_iter().zip(sites).all(|(kind, site)| {
-            let denied = site.denies.iter().any(|id| self.rule(*id).denies() && all(kind, id));
+            let denied = site.denies.iter().any(|id| self.rule(*id).time.is_none() && all(kind, id));
             denied || !self.allows_by_default && !site.allows.iter().any(|id| self.rule(*id).allows())
         })
     }
@@ -272,19 +363,24 @@ impl Rules {
     pub(super) fn notes(
         &self,
         who: &Principal,
-        (server, kind, native): (&ServerKey, Kind, &str),
+        matches: impl Fn(&Target) -> bool,
         arguments: Option<&[u8]>,
+        phase: Phase,
     ) -> Vec<RuleNote> {
-        let targets = |rule: &Rule| rule.targets.iter().any(|target| target.matches(server.as_str(), kind, native));
+        let targets = |rule: &Rule| rule.targets.iter().any(&matches);
         let locks = self.rules.iter().filter(|rule| rule.locked && rule.effect == Effect::Allow && targets(rule));
         let lock = locks.map(|rule| rule.layer).min();
         let note = |(id, rule): (RuleId, &Rule)| RuleNote {
             id,
             place: rule.place.clone(),
             effect: rule.effect.as_str(),
-            who: rule.is_about(who),
+            who: rule.names_principal(who),
             target: targets(rule),
-            annotations: (!rule.annotations.is_empty()).then_some(rule.allows() && rule.denies()),
+            // Nothing is approved or verified yet: a deny holds all the same.
+            annotations: (!rule.annotations.is_empty()).then_some(rule.effect == Effect::Deny),
+            level: rule.min_level.map(|_| rule.effect == Effect::Deny),
+            time: rule.time.map(|time| phase.has(time)),
+            transport: rule.transport.map(|_| rule.is_about(who) == rule.names_principal(who)),
             misfit: arguments.and_then(|arguments| Some(rule.misfit(arguments, Extent::Whole)?.pointer().to_string())),
             conditional: !rule.conditions.is_empty(),
             overruled: rule.effect == Effect::Allow && lock.is_some_and(|lock| rule.layer > lock),
@@ -306,22 +402,37 @@ impl Rules {
 }
 
 impl Rule {
-    fn is_about(&self, who: &Principal) -> bool {
+    fn names_principal(&self, who: &Principal) -> bool {
         self.who.iter().any(|pattern| pattern.matches(who))
+    }
+
+    /// Whether it is about somebody, who comes as it says.
+    fn is_about(&self, who: &Principal) -> bool {
+        let comes = match self.transport {
+            None => true,
+            Some(Transport::Stdio) => who.is_local(),
+            Some(Transport::Http) => !who.is_local(),
+        };
+        comes && self.names_principal(who)
+    }
+
+    /// Whether it is its time.
+    fn holds(&self, phase: Phase) -> bool {
+        self.time.is_none_or(|time| phase.has(time))
+    }
+
+    fn grants(&self, key: &ServerKey, capability: Capability) -> bool {
+        self.targets.iter().any(|target| target.grants(key.as_str(), capability))
     }
 
     fn names(&self, key: &str, kind: Kind, native: &str) -> bool {
         self.targets.iter().any(|target| target.matches(key, kind, native))
     }
 
-    /// Whether its annotations hold for an allow. Nothing is approved as long as there is no lock (E-22).
+    /// Whether what it asks of the server holds for an allow. Nothing is approved and nothing verified as long as there is
+    /// no lock (E-22); a deny holds for the same reason: what is not known may be anything.
     fn allows(&self) -> bool {
-        self.annotations.is_empty()
-    }
-
-    /// Whether they do for a deny: what is not approved may be anything.
-    fn denies(&self) -> bool {
-        true
+        self.annotations.is_empty() && self.min_level.is_none()
     }
 
     /// The first condition that these arguments do not fit.

@@ -30,6 +30,9 @@ fn rule(effect: Effect, who: &[&str], target: &[&str]) -> RuleSettings {
         target: texts(target),
         conditions: Vec::new(),
         annotations: Vec::new(),
+        transport: None,
+        time: None,
+        min_level: None,
         locked: false,
         layer: 1,
         place: String::new(),
@@ -574,4 +577,143 @@ proptest! {
             }
         }
     }
+}
+
+/// A policy whose time the test tells, in minutes since 1970, which was a Thursday.
+fn timed(default: Effect, rules: Vec<RuleSettings>) -> (Policy, std::sync::Arc<AtomicU64>) {
+    let minutes = std::sync::Arc::new(AtomicU64::new(0));
+    let told = std::sync::Arc::clone(&minutes);
+    let clock = Clock::new(move || Duration::from_secs(60 * told.load(std::sync::atomic::Ordering::Relaxed)));
+    let policy = PolicySettings { default: Some(default), rules, ..PolicySettings::default() };
+    (Policy::compile(&settings(policy), &clock).unwrap(), minutes)
+}
+
+/// From eight to six on every day, in UTC.
+fn at_day(rule: RuleSettings) -> RuleSettings {
+    let time = Some(crate::config::settings::TimeWindow { days: [true; 7], from: 480, to: 1080, offset: 0 });
+    RuleSettings { time, ..rule }
+}
+
+#[test]
+fn e20_rules_with_a_time_are_asked_anew_in_each_phase() {
+    let locked = RuleSettings { locked: true, layer: 0, ..at_day(allow(&["*"], &["a/tool/l"])) };
+    let rules = vec![
+        at_day(allow(&["*"], &["a/tool/read"])),
+        allow(&["*"], &["a/tool/d"]),
+        at_day(deny(&["*"], &["a/tool/d"])),
+        locked,
+        allow(&["*"], &["a/tool/l"]),
+    ];
+    let (policy, minutes) = timed(Effect::Deny, rules);
+    let me = Principal::stdio();
+    let class = policy.class_of(&me);
+    let mut phases = Vec::new();
+    for (minute, open) in [(0, false), (479, false), (480, true), (1079, true), (1080, false), (1440 + 480, true)] {
+        minutes.store(minute, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(policy.class_of(&me), class, "whoever it is stays");
+        let call = |native| why(&policy, &me, (0, Kind::Tool, native), "{}");
+        let (seen, hidden) = if open { ("ok", "hidden:not-allowed") } else { ("hidden:not-allowed", "ok") };
+        assert_eq!((call("read").as_str(), call("d").as_str()), (seen, hidden), "{minute}");
+        // What is locked to a time is open to nobody at another.
+        assert_eq!(call("l"), seen, "{minute}");
+        for native in ["read", "d", "l"] {
+            let visible = policy.terms(class, 0, Kind::Tool, native, Origin::Listed).is_visible();
+            assert_eq!(visible, call(native) == "ok", "list and call agree");
+        }
+        assert!(!policy.hides_server(class, 0), "it may be seen at some time");
+        phases.push(policy.phase());
+    }
+    assert_eq!(phases[0], phases[1]);
+    assert_ne!(phases[1], phases[2]);
+    assert_eq!(phases[0], phases[4]);
+    minutes.store(479, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(policy.next_phase(), Some(Duration::from_secs(60)));
+    let told = policy.explain(&me, READ, None).unwrap();
+    assert_eq!((told.reason, told.rules[0].time, told.rules[1].time), (Some(Reason::NotAllowed), Some(false), None));
+    assert_eq!((policy_of_one().next_phase(), policy_of_one().phase()), (None, Phase::default()));
+}
+
+fn policy_of_one() -> Policy {
+    policy(Effect::Deny, vec![allow(&["*"], &["a/tool/*"])])
+}
+
+#[test]
+fn e40_levels_and_transports_open_nothing_that_is_not_known() {
+    let level = |rule| RuleSettings { min_level: Some(1), ..rule };
+    let by = |transport, rule| RuleSettings { transport: Some(transport), ..rule };
+    use crate::config::settings::Transport::{Http, Stdio};
+    let policy = policy(
+        Effect::Deny,
+        vec![
+            level(allow(&["*"], &["a/tool/x"])),
+            allow(&["*"], &["a/tool/y"]),
+            level(deny(&["*"], &["a/tool/y"])),
+            by(Stdio, allow(&["*"], &["a/tool/local"])),
+            by(Http, allow(&["*"], &["a/tool/far"])),
+            allow(&["*"], &["a/tool/z"]),
+            by(Http, deny(&["*"], &["a/tool/z"])),
+        ],
+    );
+    for (name, opens) in [
+        ("stdio", &["local", "z"][..]),
+        ("stdio:laptop", &["local", "z"]),
+        ("key:ci", &["far"]),
+        ("user:stdio", &["far"]),
+        ("anonymous", &["far"]),
+    ] {
+        let me = who(name, &[]);
+        for native in ["x", "y", "local", "far", "z"] {
+            let expected = if opens.contains(&native) { "ok" } else { "hidden:not-allowed" };
+            assert_eq!(why(&policy, &me, (0, Kind::Tool, native), "{}"), expected, "{name} {native}");
+        }
+    }
+    let told = policy.explain(&who("key:ci", &[]), (0, Kind::Tool, "x"), None).unwrap();
+    assert_eq!((told.rules[0].level, told.rules[2].level), (Some(false), Some(true)));
+    assert_eq!((told.rules[3].transport, told.rules[4].transport, told.rules[3].who), (Some(false), Some(true), true));
+}
+
+#[test]
+fn capabilities_are_withheld_by_a_deny_and_where_others_are_granted() {
+    let me = who("key:ci", &["dev"]);
+    let granted = |policy: &Policy, server: usize| {
+        let all = Capability::ALL.into_iter().filter(|capability| policy.grants(&me, server, *capability));
+        all.map(Capability::as_str).collect::<Vec<_>>().join(" ")
+    };
+    let all = "sampling elicitation roots logging completions";
+    // Rules about items say nothing of them, whatever the default is.
+    assert_eq!(granted(&policy_of_one(), 0), all);
+    assert_eq!(granted(&policy(Effect::Deny, vec![allow(&["*"], &["a/*/*"])]), 1), all);
+    let denies = || vec![deny(&["group:dev"], &["a/capability/s*"]), deny(&["key:other"], &["*/capability/*"])];
+    let policy1 = policy(Effect::Allow, denies());
+    assert_eq!(
+        (granted(&policy1, 0).as_str(), granted(&policy1, 1).as_str()),
+        ("elicitation roots logging completions", all)
+    );
+    assert_eq!(granted(&policy(Effect::Deny, vec![deny(&["*"], &["a/*/*"])]), 0), "", "all of it");
+    // One that is granted makes the default hold for the rest.
+    let one = allow(&["group:dev"], &["a/capability/sampling"]);
+    let policy1 = policy(Effect::Deny, vec![one.clone()]);
+    assert_eq!((granted(&policy1, 0).as_str(), granted(&policy1, 1).as_str()), ("sampling", ""));
+    assert_eq!(granted(&policy(Effect::Allow, vec![one.clone()]), 1), all);
+    let several = [vec![allow(&["*"], &["*/*/*", "a/capability/*"])], denies()].concat();
+    assert_eq!(granted(&policy(Effect::Deny, several), 0), "elicitation roots logging completions", "deny wins");
+    // What is not known grants nothing; what has arguments neither, as there are none.
+    for unknown in [
+        RuleSettings { min_level: Some(1), ..one.clone() },
+        RuleSettings { conditions: vec![equals("/x", "y")], ..one.clone() },
+        RuleSettings { transport: Some(crate::config::settings::Transport::Stdio), ..one.clone() },
+    ] {
+        assert_eq!(granted(&policy(Effect::Deny, vec![unknown]), 0), "");
+    }
+    // A locked one is not widened from below.
+    let locked = RuleSettings { locked: true, layer: 0, who: texts(&["key:boss"]), ..one.clone() };
+    assert_eq!(granted(&policy(Effect::Allow, vec![locked, one.clone()]), 0), all.replace("sampling ", ""));
+    let (policy1, minutes) = timed(Effect::Deny, vec![at_day(one)]);
+    assert_eq!(granted(&policy1, 0), "");
+    minutes.store(500, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(granted(&policy1, 0), "sampling");
+    let told = policy1.explain_capability(&me, 0, Capability::Roots).unwrap();
+    assert_eq!(told.reason, Some(Reason::CapabilityWithheld));
+    let told = policy1.explain_capability(&me, 0, Capability::Sampling).unwrap();
+    assert_eq!((told.reason, told.decided_by), (None, vec![0]));
 }

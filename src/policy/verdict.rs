@@ -75,6 +75,8 @@ pub enum Reason {
     NotAllowed,
     /// The rules that allow it do not allow these arguments.
     ArgumentNotAllowed,
+    /// No rule lets its server use the capability that it wants, or one denies it.
+    CapabilityWithheld,
     /// Too often in too short a time.
     RateLimited,
     /// Too many at the same time.
@@ -85,14 +87,21 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::NotAllowed, Self::ArgumentNotAllowed, Self::RateLimited, Self::ConcurrencyLimited, Self::QuotaExhausted];
+    pub const ALL: [Self; 6] = [
+        Self::NotAllowed,
+        Self::ArgumentNotAllowed,
+        Self::CapabilityWithheld,
+        Self::RateLimited,
+        Self::ConcurrencyLimited,
+        Self::QuotaExhausted,
+    ];
 
     /// The code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::NotAllowed => "not-allowed",
             Self::ArgumentNotAllowed => "argument-not-allowed",
+            Self::CapabilityWithheld => "capability-withheld",
             Self::RateLimited => "rate-limited",
             Self::ConcurrencyLimited => "concurrency-limited",
             Self::QuotaExhausted => "quota-exhausted",
@@ -102,7 +111,7 @@ impl Reason {
     /// Whether it is about how often, and not about what.
     pub const fn is_of_limit(self) -> bool {
         match self {
-            Self::NotAllowed | Self::ArgumentNotAllowed => false,
+            Self::NotAllowed | Self::ArgumentNotAllowed | Self::CapabilityWithheld => false,
             Self::RateLimited | Self::ConcurrencyLimited | Self::QuotaExhausted => true,
         }
     }

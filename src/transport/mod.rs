@@ -5,10 +5,12 @@
 
 pub mod bucket;
 mod channel;
+pub mod fetch;
 pub mod line;
 pub mod outbox;
 pub mod sse;
 pub mod standard;
+pub mod tls;
 pub mod upward;
 
 pub use channel::Channel;

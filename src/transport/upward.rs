@@ -123,6 +123,8 @@ struct State {
     given_up: Option<Box<str>>,
     /// The request has its answer.
     over: bool,
+    /// No log message is for the host.
+    mute: bool,
     /// The task of the request.
     waker: Option<Waker>,
 }
@@ -226,7 +228,15 @@ impl Upward {
 
     /// Takes a log message in. Called by the server's reader, which has looked at its level.
     pub fn push_log(&self, message: LogMessage) {
-        enqueue(self.state(), Happening::Log(message));
+        let state = self.state();
+        if !state.mute {
+            enqueue(state, Happening::Log(message));
+        }
+    }
+
+    /// What the server logs is not for this host.
+    pub fn without_logs(&self) {
+        self.state().mute = true;
     }
 
     /// Tells the host that what it opened a URL for is done; the raw `elicitationId`. Most users are slower than the

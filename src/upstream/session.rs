@@ -52,6 +52,8 @@ pub(super) const PROFILE: usize = 0;
 /// A host.
 pub(super) struct Session {
     pub(super) gateway: Arc<Gateway>,
+    /// Who its host is, which it does not say itself.
+    principal: Principal,
     pub(super) outbox: Outbox,
     tasks: TaskTracker,
     /// By raw id; shared with the tasks, which take themselves out.
@@ -127,7 +129,7 @@ impl Later for Session {
 }
 
 impl Session {
-    pub(super) fn new(gateway: Arc<Gateway>, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(gateway: Arc<Gateway>, principal: Principal, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
         let state = State {
             legacy: None,
             capabilities: Capabilities::default(),
@@ -137,10 +139,11 @@ impl Session {
             subscribed: Subscribed::default(),
             updates: None,
             listed: [None; 4],
-            told: *gateway.changes(gateway.sight(&Principal::stdio(), PROFILE)).borrow(),
+            told: *gateway.changes(gateway.sight(&principal, PROFILE)).borrow(),
         };
         Arc::new(Self {
             gateway,
+            principal,
             outbox,
             tasks,
             running: DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), 4),
@@ -312,7 +315,7 @@ impl Session {
                     }
                     Some(Method::Listen) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
-                        let caller = attempt!(modern::caller(Caller::stdio(revision), &meta, revision));
+                        let caller = attempt!(modern::caller(self.caller(revision), &meta, revision));
                         attempt!(self.listen(&reply, params, &caller));
                         return Ok(());
                     }
@@ -363,7 +366,7 @@ impl Session {
         // Known to no era, or not as a request of this one.
         let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unserved));
         let caller = match meta {
-            Some(meta) => attempt!(modern::caller(Caller::stdio(revision), &meta, revision)),
+            Some(meta) => attempt!(modern::caller(self.caller(revision), &meta, revision)),
             None => self.legacy_caller(revision),
         };
         self.perform(work, caller, reply)
@@ -546,14 +549,19 @@ impl Session {
 
     /// What its host sees.
     pub(super) fn sight(&self) -> Sight {
-        self.gateway.sight(&Principal::stdio(), PROFILE)
+        self.gateway.sight(&self.principal, PROFILE)
+    }
+
+    /// Who asks, before anything is known of a request.
+    fn caller(&self, revision: Revision) -> Caller {
+        Caller { principal: self.principal.clone(), ..Caller::stdio(revision) }
     }
 
     /// Who asks in the legacy session.
     fn legacy_caller(&self, revision: Revision) -> Caller {
         let state = self.state();
         let (capabilities, log_level) = (state.capabilities.clone(), state.log_level);
-        Caller { capabilities, log_level, session: Some(0), ..Caller::stdio(revision) }
+        Caller { capabilities, log_level, session: Some(0), ..self.caller(revision) }
     }
 
     /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.

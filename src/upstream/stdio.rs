@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::session::Session;
 use crate::gateway::{Failure, Gateway};
+use crate::ident::Principal;
 use crate::protocol::json::{Index, Span};
 use crate::protocol::message::{Message, NoMessage, id_at_end};
 use crate::transport::Channel;
@@ -32,8 +33,19 @@ pub struct Front {
 /// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
 /// servers are stopped. Call [`Front::finish`] after that.
 pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
+    serve_as(gateway, Principal::stdio(), channel, stop, tasks).await
+}
+
+/// The same for a local user who has a name.
+pub async fn serve_as(
+    gateway: Arc<Gateway>,
+    principal: Principal,
+    channel: Channel,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> Front {
     let outbox = Outbox::new(channel.writer, OUT_LIMIT);
-    let session = Session::new(gateway, outbox.clone(), tasks.clone());
+    let session = Session::new(gateway, principal, outbox.clone(), tasks.clone());
     let broken = CancellationToken::new();
     let gone = broken.clone();
     let writing = tasks.spawn(async move {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onegate::config::settings::{
-    ApiKey, AuditSettings, AuthMode, AuthSettings, HttpSettings, PolicySettings, ProfileSettings, Sharing,
+    ApiKey, AuditSettings, AuthMode, AuthSettings, HttpSettings, JwtSettings, PolicySettings, ProfileSettings, Sharing,
 };
 use onegate::ident::Principal;
 use onegate::upstream::http::{Limits, serve};
@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) http: HttpSettings,
     pub(crate) keys: Option<Vec<ApiKey>>,
+    /// Whose tokens are taken, beside keys if there are any.
+    pub(crate) jwt: Option<JwtSettings>,
     /// Its server is a modern one that makes tasks of calls.
     pub(crate) tasks: bool,
     pub(crate) policy: PolicySettings,
@@ -85,8 +87,14 @@ impl Front {
     pub(crate) async fn over(world: World, setup: Setup) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mode = if setup.keys.is_some() { AuthMode::Keys } else { AuthMode::None };
-        let auth = AuthSettings { mode, keys: setup.keys.unwrap_or_default() };
+        let mode = match (&setup.keys, &setup.jwt) {
+            (Some(_), Some(_)) => AuthMode::Both,
+            (Some(_), None) => AuthMode::Keys,
+            (None, Some(_)) => AuthMode::Jwt,
+            (None, None) => AuthMode::None,
+        };
+        let keys = setup.keys.unwrap_or_default();
+        let auth = AuthSettings { mode, keys, jwt: setup.jwt, ..AuthSettings::default() };
         let (gateway, stop, tasks) = (world.gateway.clone(), world.stop.clone(), world.tasks.clone());
         let profiles = [ProfileSettings::everything()];
         let serving = world.tasks.spawn(async move {

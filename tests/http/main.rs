@@ -13,6 +13,8 @@ mod client;
 #[allow(dead_code, reason = "the middle boundary uses the rest")]
 mod end;
 mod front;
+mod identity;
+mod idp;
 mod legacy;
 mod marked;
 mod modern;

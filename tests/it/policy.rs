@@ -1,8 +1,9 @@
 //! The commands that show and test policy, as people and scripts run them.
 
 use serde_json::{Value, json};
+use sha2::Digest as _;
 
-use crate::host::Setup;
+use crate::host::{Era, Setup};
 
 const POLICY: &str = r#"
 [policy]
@@ -109,5 +110,66 @@ fn tools_and_call_speak_for_a_principal() {
         let all = format!("{}{}", output.out, output.err);
         assert_eq!(output.code, Some(exit), "{command:?}: {all}");
         assert!(all.contains(part), "{command:?}: {all}");
+    }
+}
+
+const TOKEN: &str = "a-token-of-this-laptop-that-nobody-guesses";
+
+/// Its entry in the configuration.
+fn entry() -> String {
+    let hash = data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(TOKEN.as_bytes()));
+    format!("[[auth.stdio]]\nname = \"laptop\"\nhash = \"sha256:{hash}\"\ngroups = [\"dev\"]\n")
+}
+
+const NAMED: &str = r#"
+[policy]
+default = "deny"
+[[policy.rule]]
+effect = "allow"
+who = ["stdio:laptop"]
+target = ["a/tool/t000"]
+[[policy.rule]]
+effect = "allow"
+who = ["group:dev"]
+target = ["a/tool/t001"]
+"#;
+
+#[test]
+fn a_token_of_the_installation_names_the_local_user() {
+    let setup = || Setup::new().server("a", json!({"tool_count": 3})).raw(NAMED).raw(&entry());
+    let both = ["a__t000".to_owned(), "a__t001".to_owned()];
+    for era in [Era::Legacy, Era::Modern] {
+        // From a file, from the environment, and the file before the environment.
+        let file = setup();
+        let path = file.path("token");
+        std::fs::write(&path, format!("{TOKEN}\n")).unwrap();
+        let mut host = file.arg("--token-file").arg(path.to_str().unwrap()).env("ONEGATE_TOKEN", "wrong").open(era);
+        assert_eq!(host.tools(), both);
+        let mut host = setup().env("ONEGATE_TOKEN", TOKEN).open(era);
+        assert_eq!(host.tools(), both);
+        // Without one it is `stdio`, whatever the host calls itself.
+        let mut host = setup().open(era);
+        assert_eq!(host.tools(), [""; 0]);
+    }
+}
+
+#[test]
+fn e40_a_wrong_token_starts_nothing() {
+    for (setup, more) in [
+        (Setup::new().raw(&entry()).env("ONEGATE_TOKEN", "wrong"), None),
+        (Setup::new().raw(&entry()).env("ONEGATE_TOKEN", ""), None),
+        // One that nobody is known by.
+        (Setup::new().env("ONEGATE_TOKEN", TOKEN), None),
+        (Setup::new().raw(&entry()).env("ONEGATE_TOKEN", TOKEN), Some("no-such-file")),
+        (Setup::new().raw(&entry()), Some("wrong-token")),
+    ] {
+        let setup = setup.server("a", json!({}));
+        std::fs::write(setup.path("wrong-token"), "wrong").unwrap();
+        let path = more.map(|name| setup.path(name).to_str().unwrap().to_owned());
+        let command: Vec<_> = ["run"].into_iter().chain(path.iter().flat_map(|path| ["--token-file", path])).collect();
+        let output = setup.output(&command);
+        assert_eq!(output.code, Some(2), "{}{}", output.out, output.err);
+        assert!(output.err.contains("token") || output.err.contains("TOKEN"), "{}", output.err);
+        assert!(!output.err.contains("wrong\"") && !output.err.contains(TOKEN), "{}", output.err);
     }
 }

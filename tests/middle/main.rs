@@ -16,6 +16,7 @@ mod cases;
 #[path = "../schema/checker.rs"]
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;
+mod conditions;
 mod end;
 mod full;
 mod hosts;

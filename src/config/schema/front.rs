@@ -76,14 +76,19 @@ pub(in crate::config) struct Admin {
     pub listen: Option<String>,
 }
 
-/// How hosts of `serve` prove who they are.
+/// How hosts prove who they are.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Auth {
-    /// `keys`: with one of the keys below. `none`: not at all, for a listener on loopback only.
+    /// Of hosts of `serve`. `keys`: with one of the keys below. `jwt`: with a token of an identity provider. `both`: with
+    /// either. `none`: not at all, for a listener on loopback only.
     pub mode: Mode,
     /// The keys; `onegate key new NAME` makes one.
     pub keys: Vec<Key>,
+    /// Whose tokens are taken.
+    pub jwt: Jwt,
+    /// Tokens of hosts that start `onegate run`; `onegate key new NAME --stdio` makes one.
+    pub stdio: Vec<StdioToken>,
 }
 
 /// How hosts prove who they are.
@@ -93,8 +98,51 @@ pub(in crate::config) enum Mode {
     /// With a bearer key.
     #[default]
     Keys,
+    /// With a token of an identity provider.
+    Jwt,
+    /// With either.
+    Both,
     /// Not at all.
     None,
+}
+
+/// Whose tokens are taken, and what they must say.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["issuer", "audience"]))]
+pub(in crate::config) struct Jwt {
+    /// Who signs them, exactly as in their `iss`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// Whom they are for: must be in their `aud`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// Our own address, for which hosts ask tokens. Default: `audience`, where that is an address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// Where the issuer's keys are: an address, or a file relative to this one. Default: what the issuer's metadata says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jwks: Option<String>,
+    /// Which of their claims holds the groups: a name, or a JSON pointer such as `/realm_access/roles`. Default: `groups`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups_claim: Option<String>,
+    /// Scopes that every token must have been given.
+    pub scopes: Vec<String>,
+}
+
+/// The token of one installation: its hash, never the token itself.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "hash"]))]
+pub(in crate::config) struct StdioToken {
+    /// Who has it; the principal is `stdio:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `sha256:` and 64 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// Groups that it belongs to.
+    pub groups: Vec<String>,
 }
 
 /// A key: its hash, never the key itself.

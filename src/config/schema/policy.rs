@@ -71,8 +71,43 @@ pub(in crate::config) struct Rule {
     pub conditions: Vec<Condition>,
     /// What the annotations must be, as approved in the lock, never as announced.
     pub annotations: Annotations,
+    /// How those come whom it is about: `stdio` or `http`. Default: either way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Via>,
+    /// When it holds. Default: always.
+    pub time: Time,
+    /// How well the program of the server must have been verified, as in the lock: 1 an exact version, 2 its bytes, 3 where
+    /// it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3))]
+    pub min_level: Option<u8>,
     /// `true`: lower layers cannot widen it.
     pub locked: bool,
+}
+
+/// How hosts come to us.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum Via {
+    /// They start us.
+    Stdio,
+    /// Over HTTP.
+    Http,
+}
+
+/// When a rule holds; both of these, in the zone.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Time {
+    /// Days of the week: `mon`, `sat-sun`. Default: every day.
+    pub days: Vec<String>,
+    /// Hours of the day: `08:00-18:00`; past midnight, `22:00-06:00`, they belong to the day on which they begin. Default:
+    /// all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hours: Option<String>,
+    /// The zone, as an offset from UTC: `+01:00`, `Z`. Must be stated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
 }
 
 /// What annotations must be.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::config::check::{self, Shape, any, not_empty};
-use crate::config::{address, keys, moment, rate, rules, size};
+use crate::config::{address, keys, moment, rate, rules, size, tokens, window};
 
 const fn period(min: Duration, max: Duration) -> Shape {
     Shape::Period { never: false, min, max }
@@ -43,8 +43,10 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
     (
         "auth",
         Shape::Table(&[
-            ("mode", Shape::Word { words: &["keys", "none"], later: &["jwt", "both"] }),
+            ("mode", word(&["keys", "jwt", "both", "none"])),
             ("keys", Shape::Tables(&KEY)),
+            ("jwt", JWT),
+            ("stdio", Shape::Tables(&STDIO_TOKEN)),
         ]),
     ),
     ("admin", Shape::Table(&[("socket", Shape::Text(not_empty)), ("listen", Shape::Text(address::listen_problem))])),
@@ -154,6 +156,16 @@ static RULE: Shape = Shape::Table(&[
             ("openWorld", Shape::Bool),
         ]),
     ),
+    ("transport", word(&["stdio", "http"])),
+    (
+        "time",
+        Shape::Table(&[
+            ("days", Shape::Texts(window::days_problem)),
+            ("hours", Shape::Text(window::hours_problem)),
+            ("zone", Shape::Text(window::zone_problem)),
+        ]),
+    ),
+    ("min_level", Shape::Count { min: 1, max: 3 }),
     ("locked", Shape::Bool),
 ]);
 
@@ -197,6 +209,21 @@ static KEY: Shape = Shape::Table(&[
     ("hash", Shape::Text(keys::hash_problem)),
     ("groups", Shape::Texts(keys::name_problem)),
     ("expires", Shape::Text(moment::problem)),
+]);
+
+const JWT: Shape = Shape::Table(&[
+    ("issuer", Shape::Text(tokens::issuer_problem)),
+    ("audience", Shape::Text(tokens::audience_problem)),
+    ("resource", Shape::Text(tokens::resource_problem)),
+    ("jwks", Shape::Text(tokens::keys_problem)),
+    ("groups_claim", Shape::Text(tokens::claim_problem)),
+    ("scopes", Shape::Texts(tokens::scope_problem)),
+]);
+
+static STDIO_TOKEN: Shape = Shape::Table(&[
+    ("name", Shape::Text(keys::name_problem)),
+    ("hash", Shape::Text(keys::hash_problem)),
+    ("groups", Shape::Texts(keys::name_problem)),
 ]);
 
 #[cfg(test)]

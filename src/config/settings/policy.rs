@@ -68,12 +68,50 @@ pub struct RuleSettings {
     pub conditions: Vec<Condition>,
     /// What the approved annotations must be.
     pub annotations: Vec<(Annotation, bool)>,
+    /// How those come whom it is about; `None` = either way.
+    pub transport: Option<Transport>,
+    /// When it holds; `None` = always.
+    pub time: Option<TimeWindow>,
+    /// How well the server's program must have been verified, as in the lock.
+    pub min_level: Option<u8>,
     /// Lower layers cannot widen it.
     pub locked: bool,
     /// Whose it is: 0 is the organisation, higher is later.
     pub layer: usize,
     /// Where it stands, for people.
     pub place: String,
+}
+
+/// How a host comes to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// It started us.
+    Stdio,
+    /// Over HTTP.
+    Http,
+}
+
+impl Transport {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// Hours of days of the week.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeWindow {
+    /// On which days it begins, Monday first.
+    pub days: [bool; 7],
+    /// The first minute of the day.
+    pub from: u16,
+    /// The first minute after it; one before `from` is on the next day.
+    pub to: u16,
+    /// Minutes that the zone is before UTC.
+    pub offset: i16,
 }
 
 /// An annotation of a tool.

@@ -3,7 +3,7 @@
 //! Names are the operator's keys and the servers' own, never exposed ones (N-15). Made by `config`, which checks them,
 //! and by `policy`, which decides by them.
 
-use crate::ident::{Kind, Principal};
+use crate::ident::{Capability, Kind, Principal};
 use crate::pattern::{Pattern, PatternError};
 
 /// A pattern over items. Each of its three segments is one over a whole segment (D096); the last one is the whole
@@ -19,10 +19,22 @@ enum Form {
     Segments {
         server: Pattern,
         kinds: [bool; 4],
+        capability: Granted,
         native: Pattern,
     },
     /// `re:…` over all of it.
     Whole(Pattern),
+}
+
+/// What a [`Target`] says of capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Granted {
+    /// Nothing.
+    Not,
+    /// Something, among other things.
+    Among,
+    /// Something, and of nothing else.
+    Alone,
 }
 
 /// Why a text is no [`Target`].
@@ -34,8 +46,11 @@ pub enum TargetError {
     )]
     Segments(String),
     /// No kind matches.
-    #[error("`{0}` names no kind; there are tool, prompt, resource and template")]
+    #[error("`{0}` names no kind; there are tool, prompt, resource, template and capability")]
     Kind(String),
+    /// No capability matches.
+    #[error("`{0}` names no capability; there are sampling, elicitation, roots, logging and completions")]
+    Capability(String),
     /// A segment does not compile.
     #[error(transparent)]
     Pattern(#[from] PatternError),
@@ -52,10 +67,17 @@ impl Target {
         let (kind, native) = segment(rest).ok_or_else(segments)?;
         let (server, kind, native) = (Pattern::new(server)?, Pattern::new(kind)?, Pattern::new(native)?);
         let kinds = Kind::ALL.map(|known| kind.matches(known.as_str()));
-        if !kinds.contains(&true) {
-            return Err(TargetError::Kind(kind.as_str().to_owned()));
+        let capability = match (kind.matches(Capability::KIND), kinds.contains(&true)) {
+            (false, false) => return Err(TargetError::Kind(kind.as_str().to_owned())),
+            (true, false) => Granted::Alone,
+            (true, true) => Granted::Among,
+            (false, true) => Granted::Not,
+        };
+        let is_known = Capability::ALL.into_iter().any(|known| native.matches(known.as_str()));
+        if capability == Granted::Alone && !is_known {
+            return Err(TargetError::Capability(native.as_str().to_owned()));
         }
-        Ok(Self { text: text.into(), form: Form::Segments { server, kinds, native } })
+        Ok(Self { text: text.into(), form: Form::Segments { server, kinds, capability, native } })
     }
 
     /// As written.
@@ -84,6 +106,21 @@ impl Target {
         self.within(server, kind) && self.names(server, kind, native)
     }
 
+    /// Whether it is about this capability of a server.
+    pub fn grants(&self, server: &str, capability: Capability) -> bool {
+        match &self.form {
+            Form::Segments { server: pattern, capability: granted, native, .. } => {
+                *granted != Granted::Not && pattern.matches(server) && native.matches(capability.as_str())
+            }
+            Form::Whole(pattern) => pattern.matches(&format!("{server}/{}/{}", Capability::KIND, capability.as_str())),
+        }
+    }
+
+    /// Whether it is about capabilities and nothing else.
+    pub fn is_of_capabilities(&self) -> bool {
+        matches!(&self.form, Form::Segments { capability: Granted::Alone, .. })
+    }
+
     /// Whether every item of that server and kind does, where [`Self::within`] said so.
     pub fn is_all(&self) -> bool {
         matches!(&self.form, Form::Segments { native, .. } if native.is_any())
@@ -92,19 +129,21 @@ impl Target {
     /// Whether it can match anything of this server.
     pub fn may_match_server(&self, server: &str) -> bool {
         Kind::ALL.into_iter().any(|kind| self.within(server, kind))
+            || Capability::ALL.into_iter().any(|capability| self.grants(server, capability))
     }
 
     /// Whether it surely matches whatever `other` matches, as far as that shows in the text: for warnings alone.
     pub fn covers(&self, other: &Self) -> bool {
         match (&self.form, &other.form) {
             (
-                Form::Segments { server, kinds, native },
-                Form::Segments { server: server2, kinds: kinds2, native: native2 },
+                Form::Segments { server, kinds, native, capability },
+                Form::Segments { server: server2, kinds: kinds2, native: native2, capability: capability2 },
             ) => {
                 let segment = |one: &Pattern, two: &Pattern| one.is_any() || one == two;
                 segment(server, server2)
                     && segment(native, native2)
                     && kinds.iter().zip(kinds2).all(|(one, two)| *one || !two)
+                    && (*capability != Granted::Not || *capability2 == Granted::Not)
             }
             (Form::Whole(one), Form::Whole(two)) => one == two,
             _ => false,
@@ -136,20 +175,29 @@ fn segment(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A pattern over principals (`key:ci`, `user:*`, `stdio`, `*`), or with `group:` before it over their groups.
+/// A pattern over principals (`key:ci`, `user:*`, `stdio`, `*`), with `group:` before it over their groups, with
+/// `scope:` over what their tokens were given for.
 #[derive(Clone, Debug)]
 pub struct WhoPattern {
     pattern: Pattern,
-    /// Whether it is about groups, and whether about principals.
-    groups: bool,
-    names: bool,
+    over: Over,
+}
+
+/// What a [`WhoPattern`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Names,
+    Groups,
+    Scopes,
+    /// An expression, which may name any of them.
+    All,
 }
 
 /// Why a text is no [`WhoPattern`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhoError {
     /// Nobody is called so: a rule that denies would deny nobody.
-    #[error("`{0}` names nobody; write `group:…`, `key:…`, `user:…`, `stdio`, `anonymous` or `*`")]
+    #[error("`{0}` names nobody; write `group:…`, `scope:…`, `key:…`, `user:…`, `stdio`, `anonymous` or `*`")]
     Nobody(String),
     /// It does not compile.
     #[error(transparent)]
@@ -159,14 +207,18 @@ pub enum WhoError {
 impl WhoPattern {
     /// Compiles `text`.
     pub fn new(text: &str) -> Result<Self, WhoError> {
-        const BEGINNINGS: [&str; 5] = ["group:", "key:", "user:", "stdio:", "re:"];
-        let begins = BEGINNINGS.iter().any(|word| text.len() > word.len() && text.starts_with(word));
-        if !begins && !matches!(text, "*" | "stdio" | "stdio*" | "anonymous") {
+        const BEGINNINGS: [&str; 6] = ["group:", "scope:", "key:", "user:", "stdio:", "re:"];
+        let begins = BEGINNINGS.into_iter().find(|word| text.len() > word.len() && text.starts_with(word));
+        if begins.is_none() && !matches!(text, "*" | "stdio" | "stdio*" | "anonymous") {
             return Err(WhoError::Nobody(text.to_owned()));
         }
-        // An expression may name both.
-        let (group, name) = (text.starts_with("group:"), !text.starts_with("re:"));
-        Ok(Self { pattern: Pattern::new(text)?, groups: group || !name, names: !group })
+        let over = match begins {
+            Some("group:") => Over::Groups,
+            Some("scope:") => Over::Scopes,
+            Some("re:") => Over::All,
+            _ => Over::Names,
+        };
+        Ok(Self { pattern: Pattern::new(text)?, over })
     }
 
     /// As written.
@@ -176,8 +228,10 @@ impl WhoPattern {
 
     /// Whether this is one of those.
     pub fn matches(&self, who: &Principal) -> bool {
-        self.names && self.pattern.matches(who.as_str())
-            || self.groups && who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
+        let over = |one| self.over == one || self.over == Over::All;
+        over(Over::Names) && self.pattern.matches(who.as_str())
+            || over(Over::Groups) && who.groups().any(|group| self.pattern.matches(&format!("group:{group}")))
+            || over(Over::Scopes) && who.scopes().any(|scope| self.pattern.matches(&format!("scope:{scope}")))
     }
 
     /// Whether everybody is.
@@ -223,7 +277,21 @@ mod tests {
             assert!(matches!(Target::new(text), Err(TargetError::Segments(_))), "{text}");
         }
         assert_eq!(Target::new("a/tools/x").unwrap_err(), TargetError::Kind("tools".into()));
+        assert_eq!(Target::new("a/capability/sample").unwrap_err(), TargetError::Capability("sample".into()));
         assert!(matches!(Target::new("a/tool/").unwrap_err(), TargetError::Pattern(PatternError::Empty)));
+    }
+
+    #[test]
+    fn capabilities_are_a_kind_of_their_own() {
+        let target = |text| Target::new(text).unwrap();
+        let sampling = target("a*/capability/s*");
+        assert!(sampling.grants("ab", Capability::Sampling) && sampling.is_of_capabilities());
+        assert!(!sampling.grants("b", Capability::Sampling) && !sampling.grants("a", Capability::Roots));
+        assert!(!Kind::ALL.into_iter().any(|kind| sampling.within("a", kind)) && sampling.may_match_server("a"));
+        let all = target("*/*/*");
+        assert!(all.grants("a", Capability::Logging) && !all.is_of_capabilities() && all.covers(&sampling));
+        assert!(!target("a*/tool/s*").grants("a", Capability::Sampling) && !target("*/tool/*").covers(&sampling));
+        assert!(target("re:a/capability/(roots|logging)").grants("a", Capability::Roots));
     }
 
     #[test]
@@ -233,7 +301,11 @@ mod tests {
         assert!(is("*") && is("key:ci") && is("key:*") && is("group:ops") && is("group:d*") && is("re:key:(ci|cd)"));
         assert!(is("re:(group:ops|key:x)") && is("re:group:x|key:ci") && !is("re:(group:op|key:x)"));
         assert!(!is("key:c") && !is("group:de") && !is("stdio") && !is("user:*") && !is("key:CI"));
-        for bad in ["", "ci", "dev", "*:dev", "group:", "Group:dev"] {
+        let ann = Principal::user("a|1", &["dev".into()], &["mcp:read".into(), "ops".into()]);
+        let is = |text: &str| WhoPattern::new(text).unwrap().matches(&ann);
+        assert!(is("scope:mcp:*") && is("scope:ops") && is("group:dev") && is("user:a|1") && is("re:scope:o.*"));
+        assert!(!is("group:ops") && !is("scope:dev") && !is("scope:user:*") && !is("key:*"));
+        for bad in ["", "ci", "dev", "*:dev", "group:", "scope:", "Group:dev"] {
             assert!(WhoPattern::new(bad).is_err(), "{bad}");
         }
     }

@@ -21,15 +21,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls_native_certs::load_native_certs;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,35 +50,9 @@ type Out = Full<Bytes>;
 /// How often a request is sent again that an HTTP/2 server did not take.
 const TRIES: u32 = 3;
 
-/// TLS towards servers, verified by the machine's roots (`SSL_CERT_FILE` and `SSL_CERT_DIR` are respected), and by the
-/// certificates in this PEM file, where one is given; an error is safe to show.
+/// TLS towards servers, which may be verified by the certificates in a PEM file too.
 pub(in crate::downstream) fn tls(more: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
-    let found = load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (mut added, _) = roots.add_parsable_certificates(found.certs);
-    if let Some(file) = more {
-        let unusable = |why: &dyn std::fmt::Display| format!("its `ca` cannot be used: {why}");
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(&error))? {
-            let certificate = certificate.map_err(|error| unusable(&error))?;
-            roots.add(certificate).map_err(|error| unusable(&error))?;
-            added += 1;
-        }
-    }
-    if added == 0 {
-        let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
-        return Err(format!("no root certificates were found on this machine{why}"));
-    }
-    Ok(tls_with(roots))
-}
-
-/// The same with these roots.
-fn tls_with(roots: RootCertStore) -> Arc<ClientConfig> {
-    let provider = Arc::new(crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.expect("invariant: the provider knows the default protocol versions");
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Arc::new(config)
+    crate::transport::tls::client(more, &[b"h2", b"http/1.1"])
 }
 
 /// Why nothing came back.

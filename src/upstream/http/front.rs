@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, HeaderMap,
-    HeaderValue, VARY, WWW_AUTHENTICATE,
+    HeaderValue, VARY,
 };
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::Auth;
+use super::auth::{Auth, Proof};
 use super::body::{Reply, empty, refusal};
 use super::connection::Pulse;
 use super::guard::Guard;
@@ -63,10 +63,19 @@ enum Place {
 }
 
 /// Who asks, and where.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Who {
     pub(super) principal: Principal,
     pub(super) profile: usize,
+    /// For how long that is proven.
+    pub(super) proof: Proof,
+}
+
+impl Who {
+    /// Whether it is the same one at the same place.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.principal == other.principal && self.profile == other.profile
+    }
 }
 
 impl Front {
@@ -84,7 +93,7 @@ impl Front {
         Self {
             gateway,
             guard: Guard::new(settings, local),
-            auth: Auth::new(auth),
+            auth: Auth::new(auth, &limits.keys, &stop, &tasks),
             profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
             sessions: Sessions::new(&limits),
             listens: Listens::default(),
@@ -158,14 +167,21 @@ pub(super) async fn handle(
 }
 
 async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -> Response<Reply> {
-    let Some((place, rest)) = front.place(head.uri.path()) else { return empty(StatusCode::NOT_FOUND) };
-    let Some(principal) = front.auth.check(&head.headers) else {
-        let mut answer = empty(StatusCode::UNAUTHORIZED);
-        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return answer;
+    let path = head.uri.path();
+    let Some((place, rest)) = front.place(path) else {
+        // What tells how to enter is for those who cannot yet.
+        return match front.auth.document(path) {
+            Some(document) if head.method == Method::GET => document,
+            Some(_) => only_get(),
+            None => empty(StatusCode::NOT_FOUND),
+        };
+    };
+    let entered = match front.auth.check(&head.headers).await {
+        Ok(entered) => entered,
+        Err(denial) => return front.auth.answer(&denial),
     };
     let Some(profile) = front.profile(rest) else { return empty(StatusCode::NOT_FOUND) };
-    let who = Who { principal, profile };
+    let who = Who { principal: entered.principal, profile, proof: entered.proof };
     match (place, &head.method) {
         (Place::Mcp, &Method::POST) => post::post(front, who, &head.headers, body).await,
         (Place::Mcp, &Method::GET) => legacy::get(front, &who, &head.headers),
@@ -180,6 +196,12 @@ async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -
 pub(super) fn not_allowed() -> Response<Reply> {
     let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST, GET, DELETE, OPTIONS"));
+    answer
+}
+
+fn only_get() -> Response<Reply> {
+    let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, OPTIONS"));
     answer
 }
 

@@ -14,6 +14,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use tokio_util::task::TaskTracker;
 
+use super::auth::Proof;
 use super::body::{self, Pieces, Pipe, Reply, empty, refusal};
 use super::front::{Front, Who, not_allowed};
 use super::headers::{Accept, LAST_EVENT, SESSION};
@@ -185,7 +186,8 @@ fn answer(
     match settled {
         Settled::Streaming => {
             session.keep(&stream, front.limits.kept);
-            events(front, session, stream, 1, true)
+            // A call that was begun may end: it is bounded by itself.
+            events(front, session, Proof::default(), stream, (1, true))
         }
         // The host has given up: its stream ends, and that is all.
         Settled::Answers(answers) if answers.is_empty() && !accept.events => empty(StatusCode::ACCEPTED),
@@ -217,7 +219,13 @@ fn answer(
 }
 
 /// Gives a stream to its reader from an event on (SES-7). The newest reader gets it (SES-5).
-fn events(front: &Front, session: &Arc<Session>, stream: Arc<Stream>, from: u64, opens: bool) -> Response<Reply> {
+fn events(
+    front: &Front,
+    session: &Arc<Session>,
+    proof: Proof,
+    stream: Arc<Stream>,
+    (from, opens): (u64, bool),
+) -> Response<Reply> {
     let pipe = Pipe::default();
     let out = pipe.clone();
     let reading = session.reading();
@@ -226,7 +234,7 @@ fn events(front: &Front, session: &Arc<Session>, stream: Arc<Stream>, from: u64,
         if opens && reading.session().revision >= Revision::V2025_11_25 {
             out.push_raw(format!("id: {}-0\ndata: \n\n", stream.number));
         }
-        reading.session().tell_again(&stream, reader, from, &out).await;
+        proof.bound(reading.session().tell_again(&stream, reader, from, &out)).await;
     })
 }
 
@@ -248,9 +256,9 @@ pub(super) fn get(front: &Arc<Front>, who: &Who, headers: &HeaderMap) -> Respons
         let Some((stream, last)) = last.to_str().ok().and_then(|last| resumed(&session, last)) else {
             return refusal(StatusCode::BAD_REQUEST, None, &Failure::unknown_event());
         };
-        return events(front, &session, stream, last + 1, false);
+        return events(front, &session, who.proof, stream, (last + 1, false));
     }
-    general(front, session)
+    general(front, session, who.proof)
 }
 
 /// The stream that an event id names, and the number of that event.
@@ -260,14 +268,14 @@ fn resumed(session: &Session, last: &str) -> Option<(Arc<Stream>, u64)> {
     Some((session.kept(stream)?, event.min(u64::MAX - 1)))
 }
 
-fn general(front: &Arc<Front>, session: Arc<Session>) -> Response<Reply> {
+fn general(front: &Arc<Front>, session: Arc<Session>, proof: Proof) -> Response<Reply> {
     let pipe = Pipe::default();
     let out = pipe.clone();
     let reading = session.reading();
     let reader = session.general.reader();
     let stop = front.stop.clone();
     body::events(&front.limits, pipe, async move {
-        stop.run_until_cancelled(reading.session().tell_all(reader, &out)).await;
+        stop.run_until_cancelled(proof.bound(reading.session().tell_all(reader, &out))).await;
     })
 }
 

@@ -1,12 +1,14 @@
 //! `subscriptions/listen` over HTTP: a stream per request, counted per principal (SUB-3, SUB-4, SUB-13).
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
+use super::auth::Proof;
 use super::body::{self, Pipe, Reply, refusal};
 use super::front::Front;
 use crate::caller::Caller;
@@ -55,8 +57,9 @@ impl Drop for Place {
     }
 }
 
-/// Opens a stream; `params` are the raw ones of the request. It ends with its client or with us (SUB-12).
-pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8]) -> Response<Reply> {
+/// Opens a stream; `params` are the raw ones of the request. It ends with its client or with us (SUB-12), and when it is
+/// no longer proven who its client is.
+pub(super) fn open(front: &Arc<Front>, caller: Caller, proof: Proof, id: Bytes, params: &[u8]) -> Response<Reply> {
     let mut listen = match Listen::read(id.clone(), params, &caller) {
         Ok(listen) => listen,
         Err(failure) if failure.code == code::MISSING_CAPABILITY => {
@@ -79,11 +82,13 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, id: Bytes, params: &[u8])
         // What is known when the time is over is said; what comes later is told all the same.
         let (_held, honoured) = subscribe_all(&gateway, &listen, &caller, &updates, ACK).await;
         out.push(None, vec![listen.acknowledged(&honoured).into()]);
+        let mut over = pin!(proof.bound(std::future::pending()));
         loop {
             out.room().await;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                () = &mut over => break,
                 Ok(()) = changes.changed() => {
                     let now = gateway.seen(&caller);
                     for kind in changed(&seen, &now, &[None; 4]).filter(|&kind| listen.wants(kind)) {

@@ -67,9 +67,31 @@ pub struct Limits {
     pub kept: Duration,
     /// How long running requests may take to end when we leave.
     pub drain: Duration,
+    /// How the keys of identity providers are fetched.
+    pub keys: KeyPace,
     /// How long it may take then that nothing moves where nothing runs: half a request, a client that reads nothing,
     /// one that does not close.
     pub leaving: Duration,
+}
+
+/// How often the keys of identity providers are fetched, and for how long they are good.
+#[derive(Clone, Debug)]
+pub struct KeyPace {
+    /// After which time newer ones are asked for.
+    pub fresh: Duration,
+    /// The least time between two tries, however many tokens name keys that are not known.
+    pub pause: Duration,
+    /// How long a try may take.
+    pub time: Duration,
+    /// How long the last good ones are taken while no newer ones can be had.
+    pub kept: Duration,
+}
+
+impl Default for KeyPace {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self { fresh: second * 600, pause: second * 5, time: second * 10, kept: second * 86_400 }
+    }
 }
 
 impl Default for Limits {
@@ -93,6 +115,7 @@ impl Default for Limits {
             kept: second * 300,
             drain: second * 25,
             leaving: second * 3,
+            keys: KeyPace::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::front::{Front, Who};
 use super::stream::{General, Message as Sent, Owed, Stream, What};
 use crate::caller::Caller;
 use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
-use crate::ident::Kind;
+use crate::ident::{Kind, Principal};
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
 use crate::protocol::json::{self, Index, Span};
@@ -71,6 +71,8 @@ pub(super) struct Session {
 }
 
 struct State {
+    /// Who it is, with the groups and scopes of its last request.
+    principal: Principal,
     /// The host has taken our answer to `initialize` (VER-8).
     initialized: bool,
     /// The least grave log messages that it wants (LOG-2).
@@ -164,8 +166,11 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn touch(&self) {
-        self.state().used = Instant::now();
+    /// It is used, by who has just proven to be the same: what is known of it may have changed.
+    pub(super) fn renew(&self, who: &Who) {
+        let mut state = self.state();
+        state.used = Instant::now();
+        state.principal.clone_from(&who.principal);
     }
 
     /// Since when nothing runs and nothing is read; nothing while something does.
@@ -217,12 +222,16 @@ impl Session {
     }
 
     fn caller(&self) -> Caller {
+        let (principal, log_level) = {
+            let state = self.state();
+            (state.principal.clone(), state.log_level)
+        };
         Caller {
-            principal: self.who.principal.clone(),
+            principal,
             profile: self.who.profile,
             revision: self.revision,
             capabilities: self.capabilities.clone(),
-            log_level: self.state().log_level,
+            log_level,
             session: Some(self.number),
         }
     }
@@ -477,6 +486,7 @@ impl Session {
             session: Some(number),
         };
         let state = State {
+            principal: who.principal.clone(),
             initialized: false,
             log_level: None,
             listed: [None; 4],
@@ -534,7 +544,7 @@ impl Session {
 
     /// Tells what belongs to no request, for as long as there is no other reader and the session lasts.
     pub(super) async fn tell_all(&self, reader: u64, out: &Pipe) {
-        let mut changes = self.gateway.changes(self.gateway.sight(&self.who.principal, self.who.profile));
+        let mut changes = self.gateway.changes(self.gateway.sight(&self.caller().principal, self.who.profile));
         loop {
             out.room().await;
             changes.mark_unchanged();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::BASE64URL_NOPAD;
 use foldhash::fast::RandomState;
@@ -69,13 +69,13 @@ impl Sessions {
         Some(session)
     }
 
-    /// The session of that name, when it is this one's: a name alone proves nothing (SES-1).
+    /// The session of that name, when it is this one's: a name alone proves nothing (SES-1, S-16).
     pub(super) fn find(&self, name: &[u8], who: &Who) -> Option<Arc<Session>> {
         let session = Arc::clone(self.table().get(std::str::from_utf8(name).ok()?)?);
-        if session.who != *who {
+        if !session.who.is(who) {
             return None;
         }
-        session.touch();
+        session.renew(who);
         Some(session)
     }
 
@@ -85,13 +85,15 @@ impl Sessions {
         session.end();
     }
 
-    /// Ends those that were unused for too long, and forgets streams that nobody resumes.
+    /// Ends those that were unused for too long, or whose key has expired, and forgets streams that nobody resumes.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
+        let clock = SystemTime::now();
         let mut gone = Vec::new();
         self.table().retain(|_, session| {
             session.forget_streams(now, self.kept);
-            let old = session.unused_since().is_some_and(|since| now.duration_since(since) >= self.idle);
+            let old = session.unused_since().is_some_and(|since| now.duration_since(since) >= self.idle)
+                || session.who.proof.is_over(clock);
             if old {
                 gone.push(Arc::clone(session));
             }

@@ -70,6 +70,7 @@ pub(super) fn open(front: &Arc<Front>, who: Who, headers: &HeaderMap) -> Respons
         return empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(name) = new_name() else { return empty(StatusCode::SERVICE_UNAVAILABLE) };
+    let proof = who.proof;
     let link = Arc::new(Link { who, general: Arc::default(), session: OnceLock::new() });
     front.links.table().insert(name.clone(), Arc::clone(&link));
     let open = Open { links: front.links.clone(), name, link };
@@ -91,7 +92,7 @@ pub(super) fn open(front: &Arc<Front>, who: Who, headers: &HeaderMap) -> Respons
         };
         tokio::select! {
             biased;
-            () = telling => {}
+            () = proof.bound(telling) => {}
             // What runs when we leave may end; nothing else comes any more.
             () = async { stop.cancelled().await; open.link.general.settled().await } => {}
         }
@@ -119,6 +120,9 @@ pub(super) async fn post(
         Ok(received) => received,
         Err(status) => return empty(status),
     };
+    if let Some(session) = link.session.get() {
+        session.renew(who);
+    }
     let line = &received.bytes;
     let mut index = Index::new();
     let answer = |id: &[u8], result: Result<(Revision, &str), &Failure>| {

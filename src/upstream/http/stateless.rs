@@ -158,7 +158,7 @@ fn prepare(
     if known == Method::Listen {
         let params = params.map_or(&b""[..], |params| params.span.of(line));
         return Err(Box::new(match accept.events {
-            true => listens::open(front, caller, id.clone(), params),
+            true => listens::open(front, caller, who.proof, id.clone(), params),
             false => body::empty(StatusCode::NOT_ACCEPTABLE),
         }));
     }
