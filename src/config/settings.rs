@@ -201,6 +201,8 @@ pub struct Remote {
     pub sse: bool,
     /// SHA-256 (hex) of how it is reached, references unexpanded: no secret enters it.
     pub identity: String,
+    /// How it is reached as written, references unexpanded, a JSON object: what pins are made of.
+    pub written: Secret,
     /// What must not be shown of its words.
     pub secrets: Vec<Secret>,
 }
@@ -337,6 +339,8 @@ pub struct Launch {
     pub cwd: Option<PathBuf>,
     /// SHA-256 (hex) of how it is launched, references unexpanded: no secret enters it.
     pub identity: String,
+    /// How it is launched as written, references unexpanded, a JSON object: what pins are made of.
+    pub written: Secret,
     /// What references put into the above, and what stands there by a secret's name: never shown, not even when the
     /// server says it.
     pub secrets: Vec<Secret>,
