@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use crate::ident::{Secret, ServerKey};
 
+mod pins;
 mod policy;
 mod target;
 
+pub use pins::{Additions, PinMode, PinSettings, PinsSettings};
 pub use policy::{
     Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
     Rate, RuleSettings, Scalar,
@@ -30,6 +32,8 @@ pub struct Settings {
     pub profiles: Vec<ProfileSettings>,
     /// `[policy]`.
     pub policy: PolicySettings,
+    /// `[pins]`.
+    pub pins: PinsSettings,
     /// `[http]`.
     pub http: HttpSettings,
     /// `[auth]`.
@@ -46,6 +50,7 @@ impl Settings {
             servers,
             profiles: vec![ProfileSettings::everything()],
             policy: PolicySettings::default(),
+            pins: PinsSettings::default(),
             http: HttpSettings::default(),
             auth: AuthSettings::default(),
             telemetry,
@@ -129,6 +134,8 @@ pub struct ServerSettings {
     pub overrides: Vec<OverrideSettings>,
     /// Which of a host's roots it may be told, by their URIs.
     pub roots: ItemFilter,
+    /// What pins do about it.
+    pub pin: PinSettings,
 }
 
 impl ServerSettings {
@@ -151,6 +158,7 @@ impl ServerSettings {
             templates: ItemFilter::default(),
             overrides: Vec::new(),
             roots: ItemFilter::default(),
+            pin: PinSettings::default(),
         }
     }
 
