@@ -504,7 +504,8 @@ impl Actor {
         Mask::new(self.server.settings.secrets())
     }
 
-    fn open(&self) -> Result<Session, String> {
+    async fn open(&self) -> Result<Session, String> {
+        self.connect.clear(&self.server.settings).await?;
         let link = self.connect.connect(&self.server.settings)?;
         let connection = Connection::open(
             self.server.key.clone(),
@@ -522,7 +523,7 @@ impl Actor {
     async fn start(&self) -> Result<(Session, Agreed), String> {
         let server = &self.server;
         let limit = server.settings.timeouts.start;
-        let mut session = self.open()?;
+        let mut session = self.open().await?;
         let agreeing = timeout(limit, self.agree(&mut session, limit));
         let (why, pace) = match server.stop.run_until_cancelled(agreeing).await {
             Some(Ok(Ok(agreed))) => {
@@ -578,7 +579,7 @@ impl Actor {
                     Probe::Died => {
                         // No second process while the first lives.
                         self.retire(session, Pace::SWIFT).await;
-                        *session = self.open()?;
+                        *session = self.open().await?;
                     }
                 }
             }
@@ -767,6 +768,8 @@ impl Actor {
                     offers: agreed.offers.clone(),
                     era: agreed.revision.era(),
                     instructions: agreed.instructions.clone(),
+                    introduction: Arc::clone(&agreed.introduction),
+                    looked: Arc::clone(&connection.looked),
                 })
                 .await;
                 true

@@ -157,6 +157,39 @@ pub fn relaxes(before: &Value, after: &Value) -> bool {
         || became("idempotentHint", false, true)
 }
 
+/// Why an entry is not served, as hosts are told (contract §4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It is another than was reviewed, in these facets.
+    Changed(Vec<Facet>),
+    /// Nobody has reviewed it.
+    Pending,
+    /// Nothing of its server is served.
+    Quarantined,
+    /// The operator said no: hosts do not know it.
+    Blocked,
+}
+
+impl Hold {
+    /// A stable word for it.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Changed(_) => "pin-changed",
+            Self::Pending => "pin-pending",
+            Self::Quarantined => "server-quarantined",
+            Self::Blocked => "not-allowed",
+        }
+    }
+
+    /// The facets that differ.
+    pub fn facets(&self) -> &[Facet] {
+        match self {
+            Self::Changed(facets) => facets,
+            Self::Pending | Self::Quarantined | Self::Blocked => &[],
+        }
+    }
+}
+
 /// Why a server serves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Quarantine {

@@ -13,3 +13,4 @@ pub mod launch;
 pub mod lint;
 pub mod lock;
 pub mod observed;
+pub mod review;

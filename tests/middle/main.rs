@@ -22,6 +22,7 @@ mod kinds;
 mod leases;
 mod life;
 mod lists;
+mod pins;
 mod policy;
 mod progress;
 mod rules;
