@@ -17,7 +17,7 @@ use onegate::config::settings::{
     EraChoice, Launch, LogFormat, Reach, ServerSettings, Settings, Start, TelemetrySettings,
 };
 use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
-use onegate::ident::ServerKey;
+use onegate::ident::{Secret, ServerKey};
 use onegate::protocol::call::{Call, Leg};
 use onegate::protocol::capability::Capabilities;
 use onegate::protocol::json::Index;
@@ -189,6 +189,7 @@ fn server(number: usize, era: Era) -> ServerSettings {
         env: BTreeMap::new(),
         cwd: None,
         identity: key.clone(),
+        written: Secret::new("{}"),
         secrets: Vec::new(),
     };
     let mut server = ServerSettings::new(ServerKey::new(&key).expect("a key"), Ok(Reach::Launch(launch)));

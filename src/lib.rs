@@ -11,7 +11,7 @@
 //! | 6 | [`gateway`] | the only room that knows both sides |
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
-//! | 3 | [`telemetry`] | logs, the record of decisions |
+//! | 3 | [`pins`], [`telemetry`] | the lock and what it says of what servers list; logs, the record of decisions, numbers |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 
@@ -24,6 +24,7 @@ pub mod downstream;
 pub mod gateway;
 pub mod ident;
 pub mod pattern;
+pub mod pins;
 pub mod policy;
 pub mod protocol;
 pub mod shown;

@@ -16,11 +16,12 @@ use super::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 use super::uri::{self, MAX_URI, Template};
 use super::{headers, meta};
 use crate::ident::Kind;
+use crate::pins::drift::Hold;
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::json::{self, Span};
 
 /// One entry as listed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Item {
     /// The definition, a slice of the message that it came in.
     pub(super) definition: Bytes,
@@ -46,6 +47,8 @@ pub(super) struct Item {
     pub(super) renamed: Option<Box<str>>,
     /// Whether the operator hides it.
     pub(super) hide: bool,
+    /// Why it is not served, where it is not as it was reviewed.
+    pub(super) hold: Option<Arc<Hold>>,
     /// What the operator changes about its calls.
     pub(super) given: Option<Arc<Given>>,
 }
@@ -218,6 +221,7 @@ impl Item {
             task,
             renamed: None,
             hide: false,
+            hold: None,
             given: None,
         })
     }

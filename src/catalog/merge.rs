@@ -23,6 +23,7 @@ use super::render::{Class, Needs, Published, render};
 use super::shelf::{Entry, Shelf};
 use super::uri::{Listed, Site, UriRoute, Uris};
 use crate::ident::{Kind, ServerKey};
+use crate::pins::drift::Hold;
 use crate::policy::{Origin, Policy, Reason, Terms, View};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
@@ -84,6 +85,8 @@ pub enum Hidden {
     NotInProfile,
     /// An annotation for a header is invalid, and its server is reached by HTTP.
     BadHeader,
+    /// It is not as it was reviewed.
+    Pinned(&'static str),
     /// Its name belongs to another item, and so does every substitute.
     NameTaken,
 }
@@ -96,6 +99,7 @@ impl Hidden {
             Self::ByOverride => "hidden-by-override",
             Self::NotInProfile => "not-in-profile",
             Self::BadHeader => "invalid-header",
+            Self::Pinned(code) => code,
             Self::NameTaken => "name-taken",
         }
     }
@@ -132,6 +136,8 @@ pub struct Catalogue {
     prompts: Table,
     /// Native names of tools that apps may call them by, and the exposed ones; `None` for several (APP-6).
     aliases: HashMap<Arc<str>, Option<Arc<str>>>,
+    /// Tools and prompts that would be there, were they as they were reviewed.
+    held: HashMap<(Kind, Arc<str>), (usize, Arc<Hold>)>,
     uris: Uris,
 }
 
@@ -203,6 +209,7 @@ impl Catalogue {
             tools: Table::with_capacity_and_hasher(tools.len(), RandomState::default()),
             prompts: Table::with_capacity_and_hasher(prompts.len(), RandomState::default()),
             aliases: HashMap::new(),
+            held: HashMap::new(),
             uris,
         };
         for ((kind, candidates), exposed) in
@@ -225,6 +232,11 @@ impl Catalogue {
             };
             if hidden.is_none() && taken {
                 hidden = Some(Hidden::NameTaken);
+            }
+            if let (Some(Hidden::Pinned(_)), Some(hold), Some(exposed)) = (hidden, &definition.hold, &exposed)
+                && **hold != Hold::Blocked
+            {
+                self.held.insert((kind, exposed.clone()), (self.sources[site].server, Arc::clone(hold)));
             }
             if let (None, Some(exposed)) = (hidden, &exposed) {
                 self.fingerprint(&mut hash, kind, site, exposed, definition);
@@ -301,6 +313,15 @@ impl Catalogue {
             Kind::Prompt => self.prompts.get(exposed),
             Kind::Resource | Kind::Template => None,
         }
+    }
+
+    /// Whose tool or prompt that would be, and why it is not served, where only a review is missing.
+    pub fn held(&self, kind: Kind, exposed: &str) -> Option<(usize, &Hold)> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let (server, hold) = self.held.get(&(kind, Arc::from(exposed)))?;
+        Some((*server, hold))
     }
 
     /// The tool that an app means by this name, which is none that hosts were shown (APP-6): the one of that native
@@ -428,6 +449,8 @@ fn candidates<'a>(parts: &[&Contribution<'a>], kind: Kind, policy: &Policy, view
                 Some(Hidden::NotInProfile)
             } else if part.http && definition.is_badly_annotated() {
                 Some(Hidden::BadHeader)
+            } else if let Some(hold) = &definition.hold {
+                Some(Hidden::Pinned(hold.code()))
             } else {
                 None
             };

@@ -23,6 +23,6 @@ pub use crate::policy::View;
 pub use adjust::Given;
 pub use item::Fault;
 pub use merge::{Catalogue, Contribution, Fingerprint, Hidden, Item, Route};
-pub use part::{Dropped, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, Part};
+pub use part::{Dropped, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, Part, Pin};
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use uri::UriRoute;

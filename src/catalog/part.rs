@@ -14,6 +14,7 @@ use super::adjust;
 use super::item::{Fault, Item};
 use crate::config::settings::OverrideSettings;
 use crate::ident::Kind;
+use crate::pins::drift::Hold;
 use crate::protocol::json;
 use crate::shown::shown_str;
 
@@ -25,7 +26,7 @@ pub const MAX_ENTRIES: usize = 10_000;
 pub const MAX_LIST: usize = 8 * 1024 * 1024;
 
 /// What one server listed of one kind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Part {
     kind: Kind,
     items: Vec<Item>,
@@ -52,6 +53,17 @@ impl fmt::Display for Dropped {
             None => write!(f, "{} at position {}: {}", self.kind, self.index, self.fault),
         }
     }
+}
+
+/// What pins say of an entry.
+#[derive(Clone, Debug)]
+pub enum Pin {
+    /// It is served as it was listed.
+    Live,
+    /// It is served as it was reviewed: this definition.
+    Locked(Bytes),
+    /// It is not served.
+    Held(Arc<Hold>),
 }
 
 /// Why a list is not taken at all; the last good one is kept (D-29).
@@ -108,7 +120,10 @@ impl Part {
         for wanted in overrides {
             let Some(at) = self.items.iter().position(|item| *item.native == *wanted.native) else { continue };
             match adjust::adjusted(&self.items[at], wanted) {
-                Ok(item) => self.items[at] = item,
+                Ok(item) => {
+                    let hold = self.items[at].hold.take();
+                    self.items[at] = Item { hold, ..item };
+                }
                 Err((name, fault)) => {
                     // Shown as it was, it would take what is fixed.
                     self.items.remove(at);
@@ -116,6 +131,34 @@ impl Part {
                 }
             }
         }
+    }
+
+    /// The entries: native names and definitions, and what tells definitions from each other.
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Bytes, [u8; 16])> {
+        self.items.iter().map(|item| (&item.native, &item.definition, item.digest))
+    }
+
+    /// The same list as pins have it, entry by entry.
+    pub fn pinned(&self, pins: impl IntoIterator<Item = Pin>) -> Self {
+        let mut pinned = Self { kind: self.kind, items: Vec::with_capacity(self.items.len()), dropped: Vec::new() };
+        for (item, pin) in self.items.iter().zip(pins) {
+            let held = |hold| Item { hold: Some(hold), ..item.clone() };
+            pinned.items.push(match pin {
+                Pin::Live => item.clone(),
+                Pin::Held(hold) => held(hold),
+                Pin::Locked(reviewed) => match Item::read(self.kind, &reviewed, &reviewed) {
+                    Ok(reviewed) if reviewed.native == item.native => reviewed,
+                    // What was reviewed is no definition: nothing is served in its place.
+                    Ok(_) | Err(_) => held(Arc::new(Hold::Pending)),
+                },
+            });
+        }
+        pinned
+    }
+
+    /// Whether nothing in it is served.
+    pub fn is_held(&self) -> bool {
+        self.items.iter().all(|item| item.hold.is_some())
     }
 
     /// What it lists.
@@ -158,7 +201,7 @@ impl Part {
     pub fn same_as(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.items.len() == other.items.len()
-            && self.items.iter().zip(&other.items).all(|(a, b)| a.digest == b.digest)
+            && self.items.iter().zip(&other.items).all(|(a, b)| a.digest == b.digest && a.hold == b.hold)
     }
 
     pub(super) fn items(&self) -> &[Item] {

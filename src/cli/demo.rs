@@ -94,6 +94,7 @@ fn server(program: &Path, name: &str) -> anyhow::Result<ServerSettings> {
         env: BTreeMap::new(),
         cwd: None,
         identity: format!("demo-{name}-{}", env!("CARGO_PKG_VERSION")),
+        written: Secret::new("{}"),
         secrets: Vec::new(),
     };
     let mut server = ServerSettings::new(ServerKey::new(name)?, Ok(Reach::Launch(launch)));

@@ -41,6 +41,8 @@ pub(super) enum Shape {
     Named(Problem),
     /// Names that this finds nothing wrong with, and what each is.
     Members { name: Problem, each: &'static Shape },
+    /// One of these words, or these keys.
+    Either(&'static Shape, &'static Shape),
     /// A list of tables.
     Tables(&'static Shape),
     /// These keys.
@@ -59,6 +61,8 @@ impl Check<'_> {
     /// Checks `node`; false when it must be left out. Its bad members are taken out.
     pub(super) fn node(&mut self, node: &mut Node, shape: &Shape, path: &str) -> bool {
         let problem = match shape {
+            Shape::Either(_, table) if matches!(node.value, Value::Table(_)) => return self.node(node, table, path),
+            Shape::Either(word, _) => return self.node(node, word, path),
             Shape::Table(keys) => return self.table(node, path, keys),
             Shape::Members { name, each } => return self.named_members(node, *name, each, path),
             Shape::Named(name) => return self.named_texts(node, *name, path),
@@ -253,6 +257,7 @@ fn text_problem(text: &str, shape: &Shape) -> Option<String> {
         | Shape::Scalar
         | Shape::Scalars
         | Shape::Json
+        | Shape::Either(..)
         | Shape::Count { .. }
         | Shape::Texts(_)
         | Shape::Named(_)

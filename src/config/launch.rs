@@ -58,6 +58,7 @@ pub(super) fn launch(server: &Server, path: &str, ground: &Ground<'_>, findings:
         env,
         cwd: cwd.ok()?,
         identity: identity(server),
+        written: Secret::new(written(server)),
         secrets: maker.secrets,
     })
 }
@@ -110,6 +111,15 @@ fn identity(server: &Server) -> String {
     let names: Vec<&str> = server.env.keys().map(String::as_str).collect();
     let described = serde_json::to_vec(&(&server.command, &server.args, &server.cwd, names)).unwrap_or_default();
     HEXLOWER.encode(&Sha256::digest(described))
+}
+
+/// The same in full, for the hash that pins are made of.
+fn written(server: &Server) -> String {
+    let names: Vec<&str> = server.env.keys().map(String::as_str).collect();
+    let described = serde_json::json!({
+        "transport": "stdio", "command": server.command, "args": server.args, "cwd": server.cwd, "env": names,
+    });
+    described.to_string()
 }
 
 #[cfg(test)]

@@ -243,7 +243,9 @@ fn leaf(shape: Option<&Shape>, text: &str) -> Node {
         root.get("value").cloned()
     };
     let value = match shape {
-        Some(Shape::Bool | Shape::Count { .. } | Shape::Scalar | Shape::Scalars | Shape::Json) => written(),
+        Some(Shape::Bool | Shape::Count { .. } | Shape::Scalar | Shape::Scalars | Shape::Json | Shape::Either(..)) => {
+            written()
+        }
         Some(Shape::Texts(_) | Shape::Named(_) | Shape::Members { .. } | Shape::Tables(_) | Shape::Table(_)) => {
             written()
         }

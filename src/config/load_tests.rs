@@ -197,11 +197,13 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     every_key(&schema::SHAPE, &layer.node, "", &mut missing);
     assert!(missing.is_empty(), "not in default.toml: {missing:?}");
     let mut file = layers::merge(&[layer]).unwrap();
+    assert_eq!(file.pins.lock.take().as_deref(), Some("onegate.lock"));
     let default = schema::Server::default();
     let mut server = file.servers.remove("example").unwrap();
     assert!(server.command.take().is_some() && server.cwd.take().is_some());
     assert_eq!(server.prefix.take().as_deref(), Some("example"));
     assert_eq!((server.limits.concurrency.take(), server.limits.burst.take()), (Some(8), Some(50)));
+    assert!(server.pin.take().is_some());
     assert!(server.limits.rate.take().is_some() && server.r#override.remove("read_file").is_some());
     server.args = default.args.clone();
     server.env = default.env.clone();
@@ -239,6 +241,8 @@ fn every_key(shape: &super::super::check::Shape, node: &Node, at: &str, missing:
         missing.extend(lacking[0].iter().filter(|key| lacking.iter().all(|one| one.contains(key))).cloned());
     } else if let (Shape::Tables(each), Value::List(items)) = (shape, &node.value) {
         every_key(each, &items[0], &format!("{at}[]"), missing);
+    } else if let Shape::Either(_, table) = shape {
+        every_key(table, node, at, missing);
     }
 }
 

@@ -18,6 +18,7 @@ mod layers;
 mod load;
 mod moment;
 mod period;
+mod pins;
 mod rate;
 mod references;
 mod remote;

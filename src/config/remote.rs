@@ -47,7 +47,8 @@ pub(super) fn remote(server: &Server, path: &str, ground: &Ground<'_>, findings:
         }
     }
     let sse = server.transport == Some(Transport::Sse);
-    Some(Remote { url, headers, ca, sse, identity: identity(server), secrets })
+    let written = Secret::new(written(server));
+    Some(Remote { url, headers, ca, sse, identity: identity(server), written, secrets })
 }
 
 impl Maker<'_, '_> {
@@ -133,14 +134,31 @@ fn proves_something(server: &Server, headers: &[(HeaderName, Secret)], referred:
 
 /// How it is reached, in one hash: as written, references unexpanded, headers by their names alone.
 fn identity(server: &Server) -> String {
+    let (transport, names) = transport_and_headers(server);
+    let described = serde_json::to_vec(&(&server.url, transport, names)).unwrap_or_default();
+    HEXLOWER.encode(&Sha256::digest(described))
+}
+
+/// The same in full, without the query, which may hold secrets: for the hash that pins are made of.
+fn written(server: &Server) -> String {
+    let (transport, names) = transport_and_headers(server);
+    let url = server.url.as_deref().unwrap_or_default();
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let mut described = serde_json::json!({ "transport": transport, "url": url, "headers": names });
+    if let Some(ca) = &server.ca {
+        described["ca"] = ca.as_str().into();
+    }
+    described.to_string()
+}
+
+fn transport_and_headers(server: &Server) -> (&'static str, Vec<String>) {
     let mut names: Vec<String> = server.headers.keys().map(|name| name.to_ascii_lowercase()).collect();
     names.sort();
     let transport = match server.transport.unwrap_or(Transport::Http) {
         Transport::Http => "http",
         Transport::Sse => "sse",
     };
-    let described = serde_json::to_vec(&(&server.url, transport, names)).unwrap_or_default();
-    HEXLOWER.encode(&Sha256::digest(described))
+    (transport, names)
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, Reach,
+    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, PinMode, Reach,
     ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
 };
-use super::{launch, period, rate, remote, rules};
+use super::{launch, period, pins, rate, remote, rules};
 
 /// What resolving gave.
 pub(super) struct Resolved {
@@ -66,13 +66,14 @@ pub(super) fn resolve(
     let name_budget = usize::from(file.gateway.name_budget);
     let mut servers = Vec::with_capacity(file.servers.len());
     let known: Vec<String> = file.servers.keys().cloned().collect();
+    let pins = pins::pins(&file.pins, environment, cwd, layers, &origins);
     for (key, server) in file.servers {
         if !server.enabled {
             continue;
         }
         // Keys were checked with their lines.
         if let Ok(key) = ServerKey::new(&key) {
-            servers.push(resolver.server(key, server, name_budget));
+            servers.push(resolver.server(key, server, name_budget, pins.mode));
         }
     }
     notes.append(&mut resolver.notes);
@@ -101,6 +102,7 @@ pub(super) fn resolve(
             servers,
             profiles,
             policy,
+            pins,
             http,
             auth,
             admin,
@@ -176,7 +178,13 @@ impl Resolver<'_> {
         is_faulty(self.earlier, path)
     }
 
-    fn server(&mut self, key: ServerKey, mut server: schema::Server, name_budget: usize) -> ServerSettings {
+    fn server(
+        &mut self,
+        key: ServerKey,
+        mut server: schema::Server,
+        name_budget: usize,
+        mode: PinMode,
+    ) -> ServerSettings {
         let path = join("servers", key.as_str());
         let guest = self.guests.get(key.as_str());
         let prefix = self.prefix(&key, &server, &path, name_budget);
@@ -235,6 +243,7 @@ impl Resolver<'_> {
             templates: filter(server.templates),
             overrides,
             roots: filter(server.roots),
+            pin: pins::pin(server.pin, mode),
             key,
         }
     }

@@ -6,6 +6,7 @@
 //! equal. Deliberately knows no file and no layer. Called by `check`, `layers`, `load` and `resolve`.
 
 mod front;
+mod pins;
 mod policy;
 mod shape;
 
@@ -19,6 +20,7 @@ use super::rate::Written as Rate;
 use super::size::Size;
 
 pub(super) use front::{Admin, Auth, Http, Jwt, Key, Mode, Profile};
+pub(super) use pins::{Additions, Pin, PinMode, PinTable, Pins};
 pub(super) use policy::{
     Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,
 };
@@ -43,6 +45,8 @@ pub(super) struct File {
     pub profiles: BTreeMap<String, Profile>,
     /// Who may use what, how often and with which arguments.
     pub policy: Policy,
+    /// What was reviewed of the servers, and what becomes of what is not as reviewed.
+    pub pins: Pins,
     /// What `serve` listens on.
     pub http: Http,
     /// How hosts of `serve` prove who they are.
@@ -142,6 +146,9 @@ pub(super) struct Server {
     pub r#override: BTreeMap<String, Override>,
     /// Which of a host's roots it may be told, by their URIs. `allow = []`: none, and that there are any is not told.
     pub roots: Items,
+    /// What pins do about it: a mode, or a table. Default: `pins.mode`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
 }
 
 impl Default for Server {
@@ -170,6 +177,7 @@ impl Default for Server {
             templates: Items::default(),
             r#override: BTreeMap::new(),
             roots: Items::default(),
+            pin: None,
         }
     }
 }

@@ -13,9 +13,11 @@ use url::Url;
 
 use crate::ident::{Secret, ServerKey};
 
+mod pins;
 mod policy;
 mod target;
 
+pub use pins::{Additions, PinMode, PinSettings, PinsSettings};
 pub use policy::{
     Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
     Rate, RuleSettings, Scalar, TimeWindow, Transport,
@@ -32,6 +34,8 @@ pub struct Settings {
     pub profiles: Vec<ProfileSettings>,
     /// `[policy]`.
     pub policy: PolicySettings,
+    /// `[pins]`.
+    pub pins: PinsSettings,
     /// `[http]`.
     pub http: HttpSettings,
     /// `[auth]`.
@@ -50,6 +54,7 @@ impl Settings {
             servers,
             profiles: vec![ProfileSettings::everything()],
             policy: PolicySettings::default(),
+            pins: PinsSettings::default(),
             http: HttpSettings::default(),
             auth: AuthSettings::default(),
             admin: AdminSettings::default(),
@@ -149,6 +154,8 @@ pub struct ServerSettings {
     pub overrides: Vec<OverrideSettings>,
     /// Which of a host's roots it may be told, by their URIs.
     pub roots: ItemFilter,
+    /// What pins do about it.
+    pub pin: PinSettings,
 }
 
 impl ServerSettings {
@@ -172,6 +179,7 @@ impl ServerSettings {
             templates: ItemFilter::default(),
             overrides: Vec::new(),
             roots: ItemFilter::default(),
+            pin: PinSettings::default(),
         }
     }
 
@@ -222,6 +230,8 @@ pub struct Remote {
     pub sse: bool,
     /// SHA-256 (hex) of how it is reached, references unexpanded: no secret enters it.
     pub identity: String,
+    /// How it is reached as written, references unexpanded, a JSON object: what pins are made of.
+    pub written: Secret,
     /// What must not be shown of its words.
     pub secrets: Vec<Secret>,
 }
@@ -405,6 +415,8 @@ pub struct Launch {
     pub cwd: Option<PathBuf>,
     /// SHA-256 (hex) of how it is launched, references unexpanded: no secret enters it.
     pub identity: String,
+    /// How it is launched as written, references unexpanded, a JSON object: what pins are made of.
+    pub written: Secret,
     /// What references put into the above, and what stands there by a secret's name: never shown, not even when the
     /// server says it.
     pub secrets: Vec<Secret>,

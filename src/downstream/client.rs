@@ -514,7 +514,8 @@ impl Actor {
         Mask::new(self.server.settings.secrets())
     }
 
-    fn open(&self) -> Result<Session, String> {
+    async fn open(&self) -> Result<Session, String> {
+        self.connect.clear(&self.server.settings).await?;
         let link = self.connect.connect(&self.server.settings)?;
         let connection = Connection::open(
             self.server.key.clone(),
@@ -535,7 +536,7 @@ impl Actor {
     async fn start(&self) -> Result<(Session, Agreed), String> {
         let server = &self.server;
         let limit = server.settings.timeouts.start;
-        let mut session = self.open()?;
+        let mut session = self.open().await?;
         let agreeing = timeout(limit, self.agree(&mut session, limit));
         let (why, pace) = match server.stop.run_until_cancelled(agreeing).await {
             Some(Ok(Ok(agreed))) => {
@@ -591,7 +592,7 @@ impl Actor {
                     Probe::Died => {
                         // No second process while the first lives.
                         self.retire(session, Pace::SWIFT).await;
-                        *session = self.open()?;
+                        *session = self.open().await?;
                     }
                 }
             }
@@ -780,6 +781,8 @@ impl Actor {
                     offers: agreed.offers.clone(),
                     era: agreed.revision.era(),
                     instructions: agreed.instructions.clone(),
+                    introduction: Arc::clone(&agreed.introduction),
+                    looked: Arc::clone(&connection.looked),
                 })
                 .await;
                 true

@@ -26,6 +26,7 @@ use super::changed::Changed;
 use super::held::{Answer, Held};
 use super::http::{self, Http, Repeated};
 use super::logs::Flow;
+use super::looked::Looked;
 use super::questions::Questions;
 use super::{Fault, receive, tasks};
 use crate::ident::{Principal, ServerKey};
@@ -150,6 +151,8 @@ pub struct Connection {
     log_level: AtomicU8,
     /// It is a legacy server that takes calls as tasks (TSK-7).
     takes_tasks: AtomicBool,
+    /// Which of its lists were compared with what was reviewed.
+    pub(super) looked: Arc<Looked>,
 }
 
 struct Pending {
@@ -224,6 +227,7 @@ impl Connection {
             logs: Flow::default(),
             log_level: AtomicU8::new(Self::NO_LOGGING),
             takes_tasks: AtomicBool::new(false),
+            looked: Arc::default(),
         });
         if let Some(reader) = reader {
             let writing = Arc::clone(&connection);

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use super::connection::{Connection, Deadlines};
@@ -21,6 +22,19 @@ use crate::protocol::reply::Body;
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
 
+/// What a server said of itself when it was first spoken to.
+#[derive(Debug, Default)]
+pub struct Introduction {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// What it can do: a raw object, where it said so.
+    pub capabilities: Option<Bytes>,
+    /// The revision that was agreed on.
+    pub protocol: &'static str,
+}
+
 /// What was agreed on.
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
@@ -29,6 +43,7 @@ pub(super) struct Agreed {
     /// It also speaks a revision of the legacy era.
     pub(super) dual: bool,
     pub(super) instructions: Option<String>,
+    pub(super) introduction: Arc<Introduction>,
 }
 
 /// What the probe found.
@@ -50,6 +65,7 @@ struct Announced {
     supported_versions: Vec<String>,
     offers: Offers,
     instructions: Option<String>,
+    introduction: Introduction,
 }
 
 impl Announced {
@@ -66,9 +82,19 @@ impl Announced {
                 announced.instructions = text(entry.value);
             } else if entry.is("capabilities") {
                 announced.offers = Offers::read(entry.value);
+                announced.introduction.capabilities = Some(Bytes::copy_from_slice(entry.value));
+            } else if entry.is("serverInfo") {
+                announced.introduce(entry.value);
+            } else if entry.is("_meta") {
+                json::member(entry.value, meta::SERVER_INFO).into_iter().for_each(|info| announced.introduce(info));
             }
         }
         announced
+    }
+
+    fn introduce(&mut self, info: &[u8]) {
+        let text = |name| json::member(info, name).and_then(json::text_of).map(Cow::into_owned);
+        (self.introduction.name, self.introduction.version) = (text("name"), text("version"));
     }
 
     fn agreed(self, revision: Revision) -> Agreed {
@@ -79,7 +105,8 @@ impl Announced {
         // Two designs that share a word: each is of its own revision.
         offers.tasks &= revision.era() == Era::Modern;
         offers.task_calls &= revision == Revision::V2025_11_25;
-        Agreed { revision, offers, dual, instructions: self.instructions }
+        let introduction = Arc::new(Introduction { protocol: revision.as_str(), ..self.introduction });
+        Agreed { revision, offers, dual, instructions: self.instructions, introduction }
     }
 }
 
@@ -148,7 +175,8 @@ fn recognised(error: i64, data: Option<&[u8]>) -> Option<Agreed> {
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => Revision::LATEST_MODERN,
         _ => return None,
     };
-    Some(Agreed { revision, offers: Offers::unknown(), dual, instructions: None })
+    let introduction = Arc::new(Introduction { protocol: revision.as_str(), ..Introduction::default() });
+    Some(Agreed { revision, offers: Offers::unknown(), dual, instructions: None, introduction })
 }
 
 /// Opens a legacy session, proposing a revision (PRB-9).

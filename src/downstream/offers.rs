@@ -31,7 +31,7 @@ pub struct Offers {
 
 impl Offers {
     /// Reads the raw `capabilities`. A member of another kind than it should be counts as absent.
-    pub(super) fn read(capabilities: &[u8]) -> Self {
+    pub fn read(capabilities: &[u8]) -> Self {
         let mut offers = Self::default();
         for entry in json::members(capabilities) {
             let offered = !matches!(entry.value, b"null" | b"false");

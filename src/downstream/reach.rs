@@ -2,8 +2,11 @@
 //!
 //! Opens a link and knows nothing of what is said on it. Called by [`super::client`]; tests give links of their own.
 
+use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::task::TaskTracker;
 
@@ -12,13 +15,28 @@ use super::connection::Way;
 use super::http::{self, Http};
 use super::process::{self, Child};
 use crate::config::settings::{Reach, ServerSettings};
+use crate::ident::Kind;
 use crate::shown::shown_str;
 use crate::transport::Channel;
+
+/// What comes of a question that takes a while.
+pub type Answering<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How servers are reached.
 pub trait Connect: Send + Sync + 'static {
     /// Opens a link to a server; an error is safe to show.
     fn connect(&self, server: &ServerSettings) -> Result<Link, String>;
+
+    /// Whether a server may be started or reached at all, asked each time before that is done (E-10); an error is safe to
+    /// show.
+    fn clear<'a>(&'a self, _server: &'a ServerSettings) -> Answering<'a, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Which of these are not as they were reviewed: what a server lists on a connection of some hosts alone.
+    fn unlike(&self, _server: &ServerSettings, _kind: Kind, _pages: &[Bytes]) -> HashSet<String> {
+        HashSet::new()
+    }
 }
 
 /// A link to a server.

@@ -27,9 +27,9 @@ use super::reach::Connect;
 use super::roots::Roots;
 use super::subscription::Topic;
 use super::tasks::Driven;
-use super::{EraMemory, Fault, Offers};
+use super::{EraMemory, Fault, Introduction, Look, Looked, Offers};
 use crate::caller::Caller;
-use crate::config::settings::ServerSettings;
+use crate::config::settings::{PinMode, ServerSettings};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::verdict::Permit;
 use crate::protocol::call::{Call, Input, Leg, Target};
@@ -62,6 +62,10 @@ pub enum Listing {
         era: Era,
         /// Its own instructions for the model.
         instructions: Option<String>,
+        /// What it said of itself.
+        introduction: Arc<Introduction>,
+        /// To be marked when it was compared with what was reviewed.
+        looked: Arc<Looked>,
     },
     /// These resources are others now, by native URI.
     Updated(BTreeSet<String>),
@@ -420,6 +424,57 @@ impl Server {
         }
     }
 
+    /// Sees to it that what it lists of this kind, on the connection that serves a caller, was compared with what was
+    /// reviewed; starts it where it does not run. Nothing to do where its pins are not enforced.
+    pub async fn look(&self, caller: &Caller, kind: Kind, native: &str) -> Result<Look, Fault> {
+        if self.settings.pin.mode != PinMode::Enforce {
+            return Ok(Look::Known);
+        }
+        let (connection, _, held) = self.connection_for(caller).await?;
+        let limit = self.settings.timeouts.start;
+        if held.is_none() {
+            if connection.looked.has(kind) {
+                return Ok(Look::Known);
+            }
+            return tokio::select! {
+                () = connection.looked.wait(kind) => Ok(Look::New),
+                () = connection.over.cancelled() => Err(Fault::gone("it has ended")),
+                () = tokio::time::sleep(limit) => Err(Fault::Timeout(limit)),
+            };
+        }
+        let version = connection.changed.version();
+        let unlike = match connection.looked.own(kind, version) {
+            Some(known) => known,
+            None => {
+                let list = list::within(&connection, kind, limit).await?;
+                let unlike = self.ground.connect.unlike(&self.settings, kind, &list.pages);
+                connection.looked.note_own(kind, version, unlike)
+            }
+        };
+        Ok(if unlike.contains(native) { Look::Unlike } else { Look::Known })
+    }
+
+    /// Whether a call of this kind may pass on a connection: see [`Server::look`], which was asked before, perhaps of
+    /// another connection.
+    fn was_looked_at(&self, connection: &Connection, own: bool, kind: Target) -> bool {
+        let kind = match kind {
+            Target::Tool => Kind::Tool,
+            Target::Prompt => Kind::Prompt,
+            Target::Uri => Kind::Template,
+            // What it was made of was looked at.
+            Target::Task => return true,
+        };
+        self.settings.pin.mode != PinMode::Enforce
+            || if own { connection.looked.has_own(kind) } else { connection.looked.has(kind) }
+    }
+
+    /// Has all lists fetched anew, where it runs.
+    pub fn relist(&self) {
+        if let Some(connection) = self.base.open_connection() {
+            Kind::ALL.into_iter().for_each(|kind| connection.changed.list(kind));
+        }
+    }
+
     /// Has its tools listed anew: it saw other headers in a call than it wanted (HDR-9).
     pub fn relist_tools(&self) {
         if let Some(connection) = self.base.open_connection() {
@@ -469,6 +524,10 @@ impl Server {
     ) -> Result<Pending, Fault> {
         let place = self.gate.enter(&caller.principal, item.timeout.unwrap_or(self.settings.timeouts.call)).await?;
         let (connection, may_ask, held) = self.connection_for(caller).await?;
+        if !self.was_looked_at(&connection, held.is_some(), call.kind()) {
+            // It ended between the look and this; the next call looks again.
+            return Err(Fault::gone("it has just been started anew"));
+        }
         let wants_progress = call.progress_token().is_some();
         let timeouts = self.settings.timeouts;
         let idle = item.timeout.unwrap_or(timeouts.call);

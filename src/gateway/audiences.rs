@@ -216,6 +216,14 @@ impl Audiences {
         })
     }
 
+    /// The pins of a server say something else now: what it lists is looked at anew.
+    pub(super) fn look_anew(self: &Arc<Self>, server: usize) {
+        for audience in self.known().iter() {
+            audience.own()[server].of = None;
+        }
+        self.look_again();
+    }
+
     /// Something changed that a server lists to some hosts alone.
     pub(super) fn look_again(self: &Arc<Self>) {
         let known: Vec<_> = self.known().iter().cloned().collect();
@@ -265,8 +273,8 @@ impl Audiences {
                     own.of = Some(at);
                     for (kind, pages) in lists {
                         match catalog::Part::parse(kind, &pages) {
-                            Ok(mut items) => {
-                                items.adjust(self.lists.overrides_of(index));
+                            Ok(listed) => {
+                                let items = self.lists.pinned(index, listed);
                                 let items = (!self.lists.lists_same(index, &items)).then(|| Arc::new(items));
                                 let before = &mut own.items[kind.index()];
                                 let same = match (&*before, &items) {

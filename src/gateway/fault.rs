@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::downstream::Fault;
 use crate::ident::ServerKey;
+use crate::pins::drift::Hold;
 use crate::policy::Refusal;
 use crate::protocol::call::{BadCall, Call, Target};
 use crate::protocol::capability::TASKS;
@@ -210,6 +211,31 @@ impl Failure {
     /// What programs can read of a refusal, a raw object.
     pub(super) fn refusal_data(server: &ServerKey, refusal: &Refusal) -> String {
         data(refusal.reason().code(), Some(server), refusal.retry_after())
+    }
+
+    /// Something that is not as it was reviewed (contract §4). Says nothing of what it is now (§5).
+    pub(super) fn held(call: &Call, name: &str, server: &ServerKey, hold: &Hold) -> Self {
+        let shown: String = name.chars().take(200).collect();
+        let what = match call.kind() {
+            Target::Tool => "Unknown tool",
+            Target::Prompt => "Unknown prompt",
+            Target::Uri => "Resource not found",
+            Target::Task => "Task not found",
+        };
+        let why = match hold {
+            Hold::Changed(_) => "it was changed and waits for a review by the operator (onegate diff, onegate approve)",
+            Hold::Pending | Hold::Blocked => {
+                "it is new and waits for a review by the operator (onegate diff, onegate approve)"
+            }
+            Hold::Quarantined => "its server waits for a review by the operator (onegate status, onegate lock)",
+        };
+        let mut data = data(hold.code(), Some(server), None);
+        if let Hold::Changed(facets) = hold {
+            let facets: Vec<_> = facets.iter().map(|facet| format!("\"{facet}\"")).collect();
+            data.truncate(data.len() - 1);
+            data.push_str(&format!(",\"facets\":[{}]}}", facets.join(",")));
+        }
+        Self { data: Some(data), ..Self::plain(code::INVALID_PARAMS, format!("{what}: {shown} ({why})")) }
     }
 
     /// Too many requests that were refused before this one (D-32).

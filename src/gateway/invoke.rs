@@ -18,8 +18,9 @@ use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming};
-use crate::downstream::{Answer, Fault, Item, Server, Topic};
+use crate::downstream::{Answer, Fault, Item, Look, Server, Topic};
 use crate::ident::{Capability, Kind, ServerKey};
+use crate::pins::drift::Hold;
 use crate::policy::{Ask, Charge, Extent, Origin, Permit, Refusal, Terms};
 use crate::protocol::call::{Call, Target};
 use crate::protocol::code;
@@ -120,6 +121,9 @@ impl Gateway {
             way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
         let Some(way) = way else {
+            if let Some(failure) = self.held(&catalogue, call, &name) {
+                return Err(failure);
+            }
             self.policy.count_unknown(&caller.principal);
             self.note_unknown(record, &catalogue, call, caller, &name);
             return Err(Failure::unknown(call, &name, caller.revision));
@@ -141,6 +145,10 @@ impl Gateway {
             Ok(permit) => permit,
             Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
         };
+        if self.pins.enforces(way.server) {
+            // On the heap: few servers are.
+            Box::pin(self.look(call, asking, &name, &way, &server)).await?;
+        }
         measure.sent(way.server);
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
@@ -186,6 +194,51 @@ impl Gateway {
         match Box::pin(self.relisted(call, asking, &name, &way, &server)).await {
             Some(way) => Box::pin(Exchange { item: way.item(), ..exchange }.go()).await,
             None => outcome,
+        }
+    }
+
+    /// What is not served although it is there, as long as nobody has reviewed it.
+    fn held(&self, catalogue: &Catalogue, call: &Call, name: &str) -> Option<Failure> {
+        let kind = match call.kind() {
+            Target::Tool => Kind::Tool,
+            Target::Prompt => Kind::Prompt,
+            Target::Uri | Target::Task => return None,
+        };
+        let (server, hold) = catalogue.held(kind, name)?;
+        Some(Failure::held(call, name, self.servers[server].key(), hold))
+    }
+
+    /// Sees to it that the item of a call is still as it was reviewed: after a start nothing passes before the lists were
+    /// compared (T-02).
+    async fn look(&self, call: &Call, caller: &Caller, name: &str, way: &Way, server: &Server) -> Result<(), Failure> {
+        let held = |hold: &Hold| Failure::held(call, name, server.key(), hold);
+        if self.pins.is_closed(way.server) {
+            return Err(held(&Hold::Quarantined));
+        }
+        let kind = match call.kind() {
+            Target::Tool => Kind::Tool,
+            Target::Prompt => Kind::Prompt,
+            Target::Uri => Kind::Template,
+            Target::Task => return Ok(()),
+        };
+        let native = json::text_of(&way.native).unwrap_or_default();
+        let looked = server.look(&server.narrowed(caller), kind, &native).await;
+        if self.pins.is_closed(way.server) {
+            return Err(held(&Hold::Quarantined));
+        }
+        match looked {
+            Ok(Look::Known) => Ok(()),
+            Ok(Look::Unlike) => Err(held(&Hold::Changed(Vec::new()))),
+            Ok(Look::New) => {
+                let catalogue = self.audiences.catalogue(caller);
+                match self.resolve(&catalogue, call, caller, name) {
+                    Some(now) if now.server == way.server && now.native == way.native => Ok(()),
+                    _ => Err(self
+                        .held(&catalogue, call, name)
+                        .unwrap_or_else(|| Failure::unknown(call, name, caller.revision))),
+                }
+            }
+            Err(fault) => Err(Failure::of_server(server.key(), &fault)),
         }
     }
 
@@ -297,7 +350,13 @@ impl Gateway {
         // What the operator changes about a tool holds for the tool as it is listed.
         let changed = || self.lists.overrides_of(server).iter().any(|change| change.native == name);
         let known = || catalogue.lists(Kind::Tool, server, name) || changed();
-        if anothers || !view.is_open() || !self.policy.is_open(view.class(), server, Kind::Tool) || known() {
+        // What is not listed was not reviewed.
+        if self.pins.enforces(server)
+            || anothers
+            || !view.is_open()
+            || !self.policy.is_open(view.class(), server, Kind::Tool)
+            || known()
+        {
             return None;
         }
         let terms = self.terms(caller, server, Kind::Tool, name, Origin::Named)?;

@@ -18,10 +18,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::grants::granted;
+use super::pinned::Pinned;
 use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
-use crate::downstream::{Apart, Change, Event, Listed, Listing, Offers};
+use crate::downstream::{Apart, Change, Event, Listing, Offers};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Class, Policy};
 use crate::protocol::version::Era;
@@ -59,6 +60,7 @@ pub(super) struct Place {
 pub(super) struct Lists {
     places: Vec<Place>,
     policy: Arc<Policy>,
+    pins: Arc<Pinned>,
     budget: usize,
     /// By sight; first the profiles, to everybody.
     shows: ArcSwap<Vec<Arc<Show>>>,
@@ -140,12 +142,27 @@ impl Seen {
 #[derive(Default)]
 struct Part {
     lists: [OneList; 4],
-    instructions: Option<String>,
-    offers: Option<Offers>,
+    /// Its own, as it said them, and as far as they may be shown.
+    instructions: [Option<String>; 2],
+    /// The same of what it offers.
+    offers: [Option<Offers>; 2],
+}
+
+impl Part {
+    /// What may be shown of what it said, by its pins.
+    fn pin(&mut self, pins: &Pinned, server: usize) {
+        let [said, shown] = &mut self.instructions;
+        *shown = pins.instructions(server, said.clone());
+        let [said, shown] = &mut self.offers;
+        *shown = said.as_ref().map(|offers| pins.offers(server, offers));
+    }
 }
 
 #[derive(Default)]
 struct OneList {
+    /// As it was listed.
+    live: Option<Arc<catalog::Part>>,
+    /// As hosts may see it.
     items: Option<Arc<catalog::Part>>,
     until: Option<Instant>,
     settled: bool,
@@ -153,28 +170,51 @@ struct OneList {
 
 impl OneList {
     /// Takes a list in; whether it is another than before.
-    fn put(&mut self, place: &Place, list: &Listed, era: Era) -> bool {
-        let key = &place.key;
-        let mut items = match catalog::Part::parse(list.kind, &list.pages) {
-            Ok(items) => items,
-            Err(error) => {
-                tracing::warn!(server = %key, "its list is not taken: {error}");
-                return false;
+    fn put(&mut self, place: &Place, live: Arc<catalog::Part>, pinned: Option<catalog::Part>) -> bool {
+        let is_new = self.live.as_ref().is_none_or(|known| !known.same_as(&live));
+        let changed = self.show(place, Some(&live), pinned, is_new);
+        self.live = Some(live);
+        changed
+    }
+
+    /// Shows a list as pins and overrides have it; whether that is another than before.
+    fn show(
+        &mut self,
+        place: &Place,
+        live: Option<&Arc<catalog::Part>>,
+        pinned: Option<catalog::Part>,
+        tell: bool,
+    ) -> bool {
+        let items = match (pinned, live) {
+            (None, Some(live)) if place.overrides.is_empty() => Some(Arc::clone(live)),
+            (None, None) => None,
+            (pinned, live) => {
+                let pinned = pinned.or_else(|| live.map(|live| catalog::Part::clone(live)));
+                pinned.map(|mut items| {
+                    items.adjust(&place.overrides);
+                    Arc::new(items)
+                })
             }
         };
-        items.adjust(&place.overrides);
-        self.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
-        if self.items.as_ref().is_some_and(|known| known.same_as(&items)) {
-            return false;
+        if tell {
+            let dropped: Vec<_> =
+                [live, items.as_ref()].into_iter().flatten().flat_map(|part| part.dropped()).collect();
+            let mut dropped: Vec<_> = dropped.iter().map(ToString::to_string).collect();
+            dropped.dedup();
+            for dropped in dropped.iter().take(MAX_TOLD) {
+                tracing::warn!(server = %place.key, "left out of its list: {dropped}");
+            }
+            if let Some(more @ 1..) = dropped.len().checked_sub(MAX_TOLD) {
+                tracing::warn!(server = %place.key, more, "more were left out of its list");
+            }
         }
-        for dropped in items.dropped().iter().take(MAX_TOLD) {
-            tracing::warn!(server = %key, "left out of its list: {dropped}");
-        }
-        if let Some(more @ 1..) = items.dropped().len().checked_sub(MAX_TOLD) {
-            tracing::warn!(server = %key, more, "more were left out of its list");
-        }
-        self.items = Some(Arc::new(items));
-        true
+        let same = match (&self.items, &items) {
+            (Some(known), Some(items)) => known.same_as(items),
+            (None, None) => true,
+            _ => false,
+        };
+        self.items = items;
+        !same
     }
 }
 
@@ -202,11 +242,18 @@ struct Taken {
 }
 
 impl Lists {
-    pub(super) fn new(places: Vec<Place>, views: Vec<View>, policy: Arc<Policy>, budget: usize) -> Self {
+    pub(super) fn new(
+        places: Vec<Place>,
+        views: Vec<View>,
+        policy: Arc<Policy>,
+        pins: Arc<Pinned>,
+        budget: usize,
+    ) -> Self {
         let parts = places.iter().map(|_| Part::default()).collect();
         let show = |view| Arc::new(Show::new(view, AtomicBool::new(false)));
         Self {
             places,
+            pins,
             budget,
             profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
@@ -226,7 +273,7 @@ impl Lists {
     }
 
     /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `tasks` of tasks,
-    /// `look_again` of what is listed to some hosts alone and is another now, which `apart` says.
+    /// `pins_changed` of servers whose pins say something else now, `look_again` of what is listed to some hosts alone and is another now, which `apart` says.
     pub(super) async fn follow(
         &self,
         mut events: mpsc::Receiver<Event>,
@@ -234,6 +281,7 @@ impl Lists {
         updated: impl Fn((usize, u64), &BTreeSet<String>),
         tasks: impl Fn(usize, BTreeMap<String, Bytes>),
         look_again: impl Fn(),
+        pins_changed: impl Fn(usize),
     ) {
         // When to tell of what changed, and when at the latest.
         let mut tell: Option<(Instant, Instant)> = None;
@@ -255,6 +303,15 @@ impl Lists {
                         updated((*server, 0), resources);
                     }
                     if taken.changed {
+                        let now = Instant::now();
+                        let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
+                        tell = Some((now + QUIET, latest));
+                    }
+                }
+                servers = self.pins.changes() => {
+                    let changed = servers.iter().filter(|server| self.pin_again(**server)).count() > 0;
+                    servers.iter().for_each(|server| pins_changed(*server));
+                    if changed {
                         let now = Instant::now();
                         let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
                         tell = Some((now + QUIET, latest));
@@ -285,17 +342,41 @@ impl Lists {
         }
     }
 
+    /// Reads a list and compares it with what was reviewed, before anybody sees it.
+    fn compare(&self, server: usize, listing: &Listing) -> Option<(Arc<catalog::Part>, Option<catalog::Part>)> {
+        let Listing::List { list, introduction, instructions, .. } = listing else { return None };
+        match catalog::Part::parse(list.kind, &list.pages) {
+            Ok(live) => {
+                self.pins.note(server, &live, introduction, instructions.as_deref());
+                let pinned = self.pins.grade(server, &live);
+                Some((Arc::new(live), pinned))
+            }
+            Err(error) => {
+                tracing::warn!(server = %self.places[server].key, "its list is not taken: {error}");
+                None
+            }
+        }
+    }
+
     /// Takes an event in.
     fn take(&self, event: Event) -> Taken {
         let place = &self.places[event.server];
         let mut taken = Taken::default();
+        let compared = self.compare(event.server, &event.listing);
+        let mut looked_at = None;
         let mut parts = self.parts();
         let part = &mut parts[event.server];
         let kinds = match event.listing {
-            Listing::List { list, offers, era, instructions } => {
-                part.instructions = instructions;
-                part.offers = Some(offers);
-                taken.changed = part.lists[list.kind.index()].put(place, &list, era);
+            Listing::List { list, offers, era, instructions, looked, .. } => {
+                part.instructions[0] = instructions;
+                part.offers[0] = Some(offers);
+                part.pin(&self.pins, event.server);
+                if let Some((live, pinned)) = compared {
+                    let its = &mut part.lists[list.kind.index()];
+                    its.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
+                    taken.changed = its.put(place, live, pinned);
+                    looked_at = Some((looked, list.kind));
+                }
                 vec![list.kind]
             }
             Listing::Updated(resources) => {
@@ -317,7 +398,43 @@ impl Lists {
         }
         drop(parts);
         self.settled.send_replace(settled);
+        if let Some((looked, kind)) = looked_at {
+            looked.mark(kind);
+        }
         taken
+    }
+
+    /// Asks the pins of a server anew; whether that shows something else.
+    fn pin_again(&self, server: usize) -> bool {
+        let lists: [_; 4] = std::array::from_fn(|kind| self.parts()[server].lists[kind].live.clone());
+        let graded: Vec<_> = Kind::ALL
+            .into_iter()
+            .zip(&lists)
+            .map(|(kind, live)| match live {
+                Some(live) => self.pins.grade(server, live),
+                None => self.pins.held_of(server, kind),
+            })
+            .collect();
+        let mut parts = self.parts();
+        let part = &mut parts[server];
+        part.pin(&self.pins, server);
+        let mut changed = false;
+        for ((its, live), pinned) in part.lists.iter_mut().zip(&lists).zip(graded) {
+            // One that came meanwhile was compared with the same lock.
+            let same = match (&its.live, live) {
+                (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                changed |= its.show(&self.places[server], live.as_ref(), pinned, false);
+            }
+        }
+        if changed {
+            self.version.fetch_add(1, Ordering::AcqRel);
+            self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
+        }
+        changed
     }
 
     /// What a principal sees through a profile.
@@ -397,8 +514,9 @@ impl Lists {
             if items.iter().all(Option::is_none) {
                 return None;
             }
-            let has = |kind| part.offers.as_ref().is_some_and(|offers| offers.of(kind).is_some());
-            let lists = Kind::ALL.map(|kind| items[kind.index()].clone().filter(|_| has(kind)));
+            let has = |kind| part.offers[0].as_ref().is_some_and(|offers| offers.of(kind).is_some());
+            // What is held only is not offered; hosts that ask for it are told why.
+            let lists = Kind::ALL.map(|kind| items[kind.index()].clone().filter(|items| has(kind) || items.is_held()));
             Some((server, place.http, lists))
         };
         let known: Vec<_> = parts.iter().zip(&self.places).enumerate().filter_map(contribution).collect();
@@ -545,12 +663,20 @@ impl Lists {
     pub(super) fn offers(&self, sight: Sight) -> Vec<Option<Offers>> {
         let view = self.show(sight);
         let parts = self.parts();
-        (0..parts.len()).filter(|&server| view.shows(server)).map(|server| parts[server].offers.clone()).collect()
+        (0..parts.len()).filter(|&server| view.shows(server)).map(|server| parts[server].offers[1].clone()).collect()
     }
 
     /// What a server offers, when it has said so.
     pub(super) fn offers_of(&self, server: usize) -> Option<Offers> {
-        self.parts()[server].offers.clone()
+        self.parts()[server].offers[1].clone()
+    }
+
+    /// What of a list, of some hosts alone, these may see.
+    pub(super) fn pinned(&self, server: usize, live: catalog::Part) -> catalog::Part {
+        let pinned = self.pins.grade(server, &live);
+        let mut items = pinned.unwrap_or(live);
+        items.adjust(self.overrides_of(server));
+        items
     }
 
     /// What the operator changes about a server's tools.
@@ -565,7 +691,8 @@ impl Lists {
         for (_, (part, place)) in
             self.parts().iter().zip(&self.places).enumerate().filter(|(server, _)| view.shows(*server))
         {
-            let Some(theirs) = part.instructions.as_deref().map(str::trim).filter(|theirs| !theirs.is_empty()) else {
+            let Some(theirs) = part.instructions[1].as_deref().map(str::trim).filter(|theirs| !theirs.is_empty())
+            else {
                 continue;
             };
             let theirs = cut(theirs, MAX_INSTRUCTIONS);

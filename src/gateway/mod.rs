@@ -11,6 +11,7 @@ mod invoke;
 mod learned;
 mod lists;
 mod pages;
+mod pinned;
 mod recorded;
 mod refused;
 mod seal;
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
@@ -48,6 +50,7 @@ use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
 use lists::{Lists, Place};
+use pinned::{Guarded, Pinned};
 use seal::Seal;
 use subscriptions::{Below, Subscriptions};
 
@@ -82,6 +85,9 @@ pub struct Gateway {
     metrics: Metrics,
     /// Names of the profiles.
     profiles: Box<[String]>,
+    pins: Arc<Pinned>,
+    /// Ends what looks at the lock.
+    ended: CancellationToken,
 }
 
 impl Gateway {
@@ -115,7 +121,10 @@ impl Gateway {
         };
         let places = settings.servers.iter().map(place).collect();
         let profiles = settings.profiles.iter().map(|profile| profile.name.clone()).collect();
-        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), settings.gateway.name_budget));
+        let pins = Arc::new(Pinned::new(&settings));
+        let connect: Arc<dyn Connect> = Arc::new(Guarded { inner: connect, pins: Arc::clone(&pins) });
+        let budget = settings.gateway.name_budget;
+        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget));
         let seal = Seal::new(&settings.gateway);
         let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
         let (events, told) = mpsc::channel(EVENTS);
@@ -131,6 +140,9 @@ impl Gateway {
             .collect();
         let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), tasks.clone());
         let looking = Arc::clone(&audiences);
+        let stop = CancellationToken::new();
+        let relisted = servers.clone();
+        pins.watch(tasks, stop.clone(), move |server| relisted[server].relist());
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
             let spell = |server, sight, native: &str, below| {
@@ -147,7 +159,9 @@ impl Gateway {
                 telling.updated((server, source), natives, spell);
             };
             let tell_tasks = |server, tasks| telling.tasks(server, tasks);
-            following.follow(told, told_apart, updated, tell_tasks, || looking.look_again()).await;
+            following
+                .follow(told, told_apart, updated, tell_tasks, || looking.look_again(), |n| looking.look_anew(n))
+                .await;
         });
         let instructions = settings.gateway.instructions;
         let (bridge, learned) = (Bridge::new(tasks), Learned::default());
@@ -164,6 +178,8 @@ impl Gateway {
             audit,
             metrics: Metrics::new(&keys),
             profiles,
+            pins,
+            ended: stop,
         }))
     }
 
@@ -231,9 +247,15 @@ impl Gateway {
         all
     }
 
+    /// How many entries of a server are not as they were reviewed.
+    pub fn drifted(&self, server: usize) -> usize {
+        self.pins.drifted(server)
+    }
+
     /// Stops all servers at this pace; their tasks end.
     pub fn stop(&self, pace: Pace) {
         self.bridge.stop();
+        self.ended.cancel();
         for server in &self.servers {
             server.stop(pace);
         }

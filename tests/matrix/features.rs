@@ -11,6 +11,7 @@ use super::hosts::{HOST_KEY, Host};
 use super::servers::{Seen, serve_http, serve_pipes};
 use super::world::{World, server};
 use onegate::config::settings::{Reach, Remote};
+use onegate::ident::Secret;
 
 /// The servers: `l` legacy, `m` modern, `p` on a pipe, `h` over HTTP.
 const SERVERS: [&str; 4] = ["lp", "lh", "mp", "mh"];
@@ -336,6 +337,7 @@ fn remote(key: &str, url: &str) -> onegate::config::settings::ServerSettings {
         headers: Vec::new(),
         sse: false,
         identity: key.into(),
+        written: Secret::new("{}"),
         secrets: Vec::new(),
     };
     let mut settings = server(key);

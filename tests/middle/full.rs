@@ -61,6 +61,7 @@ pub(crate) struct Full {
     era: Era,
     pub(crate) revision: &'static str,
     pub(crate) capabilities: Value,
+    pub(crate) instructions: Value,
     pub(crate) tools: Value,
     pub(crate) prompts: Value,
     pub(crate) resources: Value,
@@ -86,6 +87,7 @@ impl Full {
             revision: "2025-11-25",
             capabilities: json!({"tools": {"listChanged": true}, "prompts": {"listChanged": true}, "logging": {},
                 "resources": {"listChanged": true, "subscribe": true}, "completions": {}}),
+            instructions: Value::Null,
             tools: json!([{"name": "t", "inputSchema": {"type": "object"}}]),
             prompts: json!([{"name": "p"}]),
             resources: json!([{"name": "one", "uri": "x:1"}]),
@@ -177,6 +179,9 @@ impl Full {
             }
             _ => return false,
         };
+        if matches!(method, "server/discover" | "initialize") && !self.instructions.is_null() {
+            result["instructions"] = self.instructions.clone();
+        }
         if self.era == Era::Modern {
             result["resultType"] = json!("complete");
             result["ttlMs"] = json!(60_000);

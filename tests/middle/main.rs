@@ -24,6 +24,7 @@ mod kinds;
 mod leases;
 mod life;
 mod lists;
+mod pins;
 mod policy;
 mod progress;
 mod rules;

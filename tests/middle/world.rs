@@ -55,6 +55,7 @@ pub(crate) fn server(key: &str) -> ServerSettings {
         env: BTreeMap::new(),
         cwd: None,
         identity: key.into(),
+        written: Secret::new("{}"),
         secrets: Vec::new(),
     };
     let mut server = ServerSettings::new(ServerKey::new(key).unwrap(), Ok(Reach::Launch(launch)));

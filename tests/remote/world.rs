@@ -30,6 +30,7 @@ pub(crate) fn server(url: &str) -> ServerSettings {
         ca: None,
         sse: false,
         identity: "remote".into(),
+        written: Secret::new("{}"),
         secrets: vec![Secret::new("of the operator")],
     };
     let mut server = ServerSettings::new(ServerKey::new("a").unwrap(), Ok(Reach::Remote(remote)));

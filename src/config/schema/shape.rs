@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::config::check::{self, Shape, any, not_empty};
-use crate::config::{address, keys, moment, rate, rules, size, tokens, window};
+use crate::config::{address, keys, moment, pins, rate, rules, size, tokens, window};
 
 const fn period(min: Duration, max: Duration) -> Shape {
     Shape::Period { never: false, min, max }
@@ -30,6 +30,14 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
     ("servers", Shape::Members { name: check::server_key_problem, each: &SERVER }),
     ("profiles", Shape::Members { name: check::profile_name_problem, each: &PROFILE }),
     ("policy", POLICY),
+    (
+        "pins",
+        Shape::Table(&[
+            ("mode", PIN_MODE),
+            ("lock", Shape::Text(not_empty)),
+            ("recheck", period(Duration::from_secs(1), DAY)),
+        ]),
+    ),
     (
         "http",
         Shape::Table(&[
@@ -114,7 +122,19 @@ static SERVER: Shape = Shape::Table(&[
     ("resources", ITEMS),
     ("templates", ITEMS),
     ("roots", ITEMS),
+    ("pin", Shape::Either(&PIN_MODE, &PIN)),
     ("override", Shape::Members { name: not_empty, each: &OVERRIDE }),
+]);
+
+const PIN_MODE: Shape = word(&["off", "warn", "enforce"]);
+
+static PIN: Shape = Shape::Table(&[
+    ("mode", PIN_MODE),
+    ("ignore", Shape::Texts(pins::pointer_problem)),
+    ("tolerate", Shape::Texts(pins::facet_problem)),
+    ("additions", word(&["hold", "allow-readonly-template", "allow"])),
+    ("min_level", Shape::Count { min: 0, max: 3 }),
+    ("strict_protocol", Shape::Bool),
 ]);
 
 static OVERRIDE: Shape = Shape::Table(&[
@@ -268,6 +288,10 @@ mod tests {
             Shape::Count { min, max } => {
                 assert_eq!(schema["minimum"], *min, "{path}");
                 assert_eq!(schema["maximum"], *max, "{path}");
+            }
+            Shape::Either(word, table) => {
+                compare(&schema["anyOf"][0], root, word, path);
+                compare(&schema["anyOf"][1], root, table, path);
             }
             Shape::Text(_)
             | Shape::Bool
