@@ -13,13 +13,13 @@ use super::hosts::{Deadline, Host, Variables};
 use super::server::{Origin, Server};
 use super::text::{Piece, Text};
 
-/// Reads one server; `None` when it is this gateway itself.
-pub(super) fn server(title: &str, node: &Node, origin: Origin, host: Option<&Host>) -> Option<Server> {
+/// Reads one server; the program, when it is this gateway itself.
+pub(super) fn server(title: &str, node: &Node, origin: Origin, host: Option<&Host>) -> Result<Server, String> {
     let server = read(host.map_or(Variables::Any, |host| host.variables), title, node, origin, host);
     let plain = |text: &Text| text.own().text;
     let command = server.command.as_ref().map(plain).unwrap_or_default();
     let first = server.args.first().map(plain);
-    (!ours(&command, first.as_deref())).then_some(server)
+    if ours(&command, first.as_deref()) { Err(command) } else { Ok(server) }
 }
 
 /// Reads a server of no known host, whose variables are written so.

@@ -46,7 +46,7 @@ pub struct Behind(BTreeMap<Identity, String>);
 impl Behind {
     /// Those of the text of a configuration in this folder.
     pub fn of(text: &str, base: &Path) -> Result<Self, read::Unreadable> {
-        super::own::identities(text, base).map(Self)
+        super::own::identities(text, base, true).map(Self)
     }
 
     /// Adds those of another file.
@@ -509,6 +509,8 @@ pub fn without_secrets(diff: &str, texts: &[&str], syntax: Syntax) -> String {
 fn confidential(text: &str, syntax: Syntax) -> Vec<String> {
     fn walk(name: &str, node: &Node, found: &mut Vec<String>) {
         match &node.value {
+            // References are none.
+            Read::Text(text) if text.contains("${") || text.contains("{env:") || text.contains("{file:") => {}
             Read::Text(text) if secrets::is_secret(name, text) || (text.len() > 5 && names_a_secret(name)) => {
                 found.push(text.clone());
                 let quoted = serde_json::Value::from(text.as_str()).to_string();

@@ -52,6 +52,50 @@ fn common(before: &[&str], after: &[&str]) -> (usize, usize) {
     (start, end)
 }
 
+/// A text of TOML without the table of this name and the tables below it; comments right above it go too where told so,
+/// but for those that the text begins with. None when the table has no line of its own.
+pub(super) fn without_table(text: &str, table: &str, name: &str, comments: bool) -> Option<String> {
+    let lines = split(text);
+    let header = |line: &str| {
+        let inner = line.trim_start().strip_prefix('[')?;
+        Some(inner.trim_start_matches('[').split(']').next()?.replace([' ', '\t'], ""))
+    };
+    let wanted = [format!("{table}.{name}"), format!("{table}.\"{name}\""), format!("{table}.'{name}'")];
+    let below = |path: &str| {
+        wanted.iter().any(|w| path.strip_prefix(w).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    };
+    let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let mut keep = vec![true; lines.len()];
+    let mut ours: Option<usize> = None;
+    for (n, line) in lines.iter().enumerate() {
+        if let Some(path) = header(line) {
+            ours = below(&path).then_some(n);
+        }
+        // From the header to the last line that says something: what follows may be the next table's.
+        if let Some(from) = ours
+            && says(line)
+        {
+            keep[from..=n].fill(false);
+            ours = Some(n + 1);
+        }
+    }
+    let first = keep.iter().position(|keep| !keep)?;
+    let mut from = first;
+    while comments && from > 0 && lines[from - 1].trim_start().starts_with('#') {
+        from -= 1;
+    }
+    if from == 0 {
+        // What a file begins with is about the file.
+        from = first;
+    }
+    // The blank line before it was its own.
+    if from > 0 && lines[from - 1].trim().is_empty() {
+        from -= 1;
+    }
+    keep[from..first].fill(false);
+    Some(lines.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(line, _)| line).collect())
+}
+
 /// What changes, in the usual form: one hunk, since all that is edited here is one place.
 pub fn diff(old: &str, new: &str) -> String {
     const AROUND: usize = 2;
@@ -99,6 +143,16 @@ mod tests {
         assert_eq!(diff, "@@ -2 +2 @@\n 2\n 3\n+x\n 4\n 5\n");
         assert_eq!(super::diff("a\n", "a\n"), "");
         assert_eq!(super::diff("", "a\n"), "@@ -1 +1 @@\n+a\n");
+    }
+
+    #[test]
+    fn a_table_goes_with_its_lines_and_no_others() {
+        let text = "# head\n\n# of a\n[s.a]\nx = 1\n\n# inside\ny = 2\n[s.a.env]\nz = 3\n\n# of b\n[s.b]\n[s.\"a-c\"]\nq = 1\n";
+        assert_eq!(without_table(text, "s", "a", true).unwrap(), "# head\n\n# of b\n[s.b]\n[s.\"a-c\"]\nq = 1\n");
+        assert!(without_table(text, "s", "a", false).unwrap().starts_with("# head\n\n# of a\n\n# of b\n"));
+        assert!(without_table(text, "s", "a-c", false).unwrap().ends_with("# of b\n[s.b]\n"));
+        assert_eq!(without_table("# head\n[s.a]\nx = 1", "s", "a", true).unwrap(), "# head\n");
+        assert_eq!(without_table("s = { a = 1 }\n", "s", "a", true), None);
     }
 
     proptest! {

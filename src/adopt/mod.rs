@@ -5,9 +5,11 @@
 //! and knows no running gateway. Called by `cli`.
 
 mod bridge;
+pub mod doctor;
 pub mod edit;
 mod entry;
 mod fields;
+mod floating;
 pub mod hosts;
 pub mod install;
 pub mod lines;

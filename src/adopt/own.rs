@@ -56,7 +56,7 @@ pub fn merge(
     instead: Instead,
     base: &Path,
 ) -> Result<(String, Vec<Taken>), Unreadable> {
-    let mut known = identities(text, base)?;
+    let mut known = identities(text, base, false)?;
     let mut used: Vec<String> = defined(text)?;
     let mut document = document(text)?;
     let names: Vec<String> = servers.iter().map(|server| server.title.clone()).collect();
@@ -117,14 +117,21 @@ fn free(slug: &str, used: &[String]) -> String {
     }
 }
 
-/// The servers of a configuration, by how they are launched or reached.
-pub(super) fn identities(text: &str, base: &Path) -> Result<BTreeMap<Identity, String>, Unreadable> {
+/// The servers of a configuration (without those that are switched off, when told so), by how they are launched or reached.
+pub(super) fn identities(
+    text: &str,
+    base: &Path,
+    only_enabled: bool,
+) -> Result<BTreeMap<Identity, String>, Unreadable> {
     let root = read::parse(text, Syntax::Toml)?;
     let servers = root.get("servers").map(Node::entries).unwrap_or_default();
     let mut known = BTreeMap::new();
     for entry in servers {
         let origin = Origin { host: String::new(), file: base.to_owned(), scope: None, line: None };
         let read = fields::server_in(Variables::Ours, &entry.name, &entry.node, origin);
+        if only_enabled && !read.enabled {
+            continue;
+        }
         known.entry(read.identity(base)).or_insert_with(|| entry.name.clone());
     }
     Ok(known)
@@ -195,6 +202,13 @@ pub fn add(text: &str, key: &str, described: &Described) -> Result<String, Unrea
 /// Takes a server out, with the comments over it.
 pub fn remove(text: &str, key: &str) -> Result<String, Unreadable> {
     let mut document = document(text)?;
+    let rest = |text: &str| defined(text).map(|keys| keys.into_iter().filter(|known| known != key).collect::<Vec<_>>());
+    // By its lines, where it has lines of its own and they are all there is of it.
+    if let Some(without) = lines::without_table(text, "servers", key, true)
+        && defined(&without).is_ok_and(|keys| rest(text).is_ok_and(|wanted| wanted == keys))
+    {
+        return Ok(without);
+    }
     let servers = document.get_mut("servers").and_then(Item::as_table_like_mut);
     if servers.is_none_or(|servers| servers.remove(key).is_none()) {
         return Err(no_server(key));

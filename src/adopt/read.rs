@@ -50,6 +50,8 @@ pub struct Found {
     pub servers: Vec<Server>,
     /// Our own entries, which are left out: their names.
     pub ourselves: Vec<String>,
+    /// The programs that these start.
+    pub commands: Vec<String>,
 }
 
 /// The bytes of a file, bounded.
@@ -156,7 +158,8 @@ pub(super) fn content(
         let known = HOSTS.iter().flat_map(|host| host.files).map(|file| file.servers.member());
         known.into_iter().find(|member| host.is_none() && root.get(member).is_some())
     });
-    let mut found = Found { file: path.to_owned(), host, scope, servers: Vec::new(), ourselves: Vec::new() };
+    let mut found =
+        Found { file: path.to_owned(), host, scope, servers: Vec::new(), ourselves: Vec::new(), commands: Vec::new() };
     let title = host.map_or_else(|| shown(&name), |host| host.title.to_owned());
     let origin = Origin { host: title, file: path.to_owned(), scope, line: None };
     match member {
@@ -197,11 +200,14 @@ impl Found {
         for (name, line, node) in named {
             let origin = Origin { line: (line > 0).then_some(line), ..origin.clone() };
             match fields::server(name, node, origin, self.host) {
-                Some(mut server) => {
+                Ok(mut server) => {
                     bridge::unwrap(&mut server);
                     self.servers.push(server);
                 }
-                None => self.ourselves.push(name.to_owned()),
+                Err(command) => {
+                    self.ourselves.push(name.to_owned());
+                    self.commands.push(command);
+                }
             }
         }
         Ok(())

@@ -81,7 +81,7 @@ impl Server {
 
     /// What starts it or where it is, for people; without what may be a secret.
     pub fn summary(&self) -> String {
-        let own = |text: &Text| text.own().text;
+        let own = |text: &Text| text.own().text.replace("$${", "${");
         match (&self.command, &self.url) {
             (Some(command), _) => {
                 let first = self.args.iter().map(own).find(|arg| !arg.starts_with('-'));

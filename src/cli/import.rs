@@ -219,7 +219,8 @@ fn report(taken: &[Taken], base: &Path, instead: Instead, merging: bool) {
             (Outcome::Same(key), _) => out::say(&format!("{from}: `{name}` is there already, as `{key}`")),
             (Outcome::Left(why), _) => out::say(&format!("{from}: `{name}` is left out: it {why}")),
         }
-        for remark in &one.server.remarks {
+        let known = matches!(one.outcome, Outcome::Same(_));
+        for remark in one.server.remarks.iter().filter(|_| !known) {
             out::say(&format!("  {remark}"));
         }
         for secret in &one.lifted {

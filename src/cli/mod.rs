@@ -8,6 +8,7 @@ mod call;
 mod check;
 mod demo;
 mod demo_server;
+mod doctor;
 mod edit;
 mod exit;
 mod explain;
@@ -90,6 +91,8 @@ enum Command {
     Install(install::Install),
     /// Take onegate out of the configuration of a host again.
     Uninstall(install::Uninstall),
+    /// What is missing on this machine, with remedies.
+    Doctor(doctor::Args),
     /// Read the servers of hosts' own files: show them, or take them over.
     Import(import::Args),
     /// Trust the onegate.toml of a folder, as it is now.
@@ -138,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Disable(args) => edit::switch(&args, false),
         Command::Install(args) => install::install(&args),
         Command::Uninstall(args) => install::uninstall(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),

@@ -3,6 +3,7 @@
 use toml_edit::{DocumentMut, Item, Table};
 
 use super::super::hosts::Servers;
+use super::super::lines;
 use super::Value;
 
 /// Puts an entry in, as a table of its own where that can be.
@@ -35,8 +36,11 @@ pub(super) fn put(text: &str, place: Servers, name: &str, value: &Value) -> Opti
     Some(document.to_string())
 }
 
-/// Takes an entry out.
+/// Takes an entry out: by its lines, since the editor takes comments before a table along; inside a line by the editor.
 pub(super) fn remove(text: &str, place: Servers, name: &str, member: bool) -> Option<String> {
+    if let Some(without) = lines::without_table(text, place.member(), name, false) {
+        return Some(without);
+    }
     let mut document: DocumentMut = text.parse().ok()?;
     let servers = document.get_mut(place.member())?.as_table_like_mut()?;
     servers.remove(name)?;
