@@ -100,10 +100,17 @@ fn there_and_back(world: &World, host: &'static Host, scope: Scope, text: &str, 
     assert!(now.contains("theirs") && !now.contains("onegate.toml"), "{what}:\n{now}");
     let syntax = host.file(scope).unwrap().syntax;
     if !text.trim_start_matches('\u{feff}').trim().is_empty() {
-        let (now_said, said) = (parsed::file(&now, syntax), parsed::file(text, syntax));
-        // A member that was empty may be written so now.
-        let bare = |said: &Value| said.as_object().is_none_or(|members| members.values().all(Value::is_null));
-        assert!(now_said == said || bare(&said), "{what}:\n{now}");
+        // A member that held nothing may hold nothing in another way, or be gone.
+        let member = host.file(scope).unwrap().servers.member();
+        let full = |text: &str| {
+            let mut said = parsed::file(text, syntax);
+            let empty = [Value::Null, Value::Object(serde_json::Map::new()), Value::Array(Vec::new())];
+            if said.get(member).is_some_and(|servers| empty.contains(servers)) {
+                said.as_object_mut().unwrap().remove(member);
+            }
+            if said.is_null() { Value::Object(serde_json::Map::new()) } else { said }
+        };
+        assert_eq!(full(&now), full(text), "{what}:\n{now}");
     }
 }
 
@@ -113,13 +120,16 @@ fn every_host_on_every_platform_gets_its_bytes_back() {
     for host in HOSTS {
         for platform in Platform::ALL {
             let world = World::new(platform);
-            for (look, text) in looks(&sample(host).0, host.file(Scope::User).unwrap().syntax) {
+            let mut looks = looks(&sample(host).0, host.file(Scope::User).unwrap().syntax);
+            // How it looks does not hang on where it is.
+            looks.truncate(if platform == Platform::Linux { looks.len() } else { 2 });
+            for (look, text) in looks {
                 there_and_back(&world, host, Scope::User, &text, &format!("{} {platform:?} {look}", host.id));
                 count += 1;
             }
         }
     }
-    assert!(count >= 12 * 3 * 7);
+    assert!(count >= 12 * (7 + 2 + 2));
 }
 
 #[test]

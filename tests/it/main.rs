@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod audit;
+mod adopt;
 #[path = "../schema/checker.rs"]
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;
