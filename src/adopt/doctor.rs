@@ -72,7 +72,9 @@ fn missing(fault: &Fault) -> Finding {
         ("missing", "put it right in the configuration; `onegate check` tells the line")
     };
     let about = fault.key.split('.').nth(1).unwrap_or(&fault.key);
-    finding(kind, about, format!("{}: {}", fault.key, fault.message), remedy.to_owned())
+    // The remedy is said once.
+    let what = if kind == "command" { fault.message.split(';').next().unwrap_or_default() } else { &fault.message };
+    finding(kind, about, format!("{}: {what}", fault.key), remedy.to_owned())
 }
 
 /// A program that may be another one tomorrow.

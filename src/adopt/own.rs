@@ -56,41 +56,64 @@ pub fn merge(
     instead: Instead,
     base: &Path,
 ) -> Result<(String, Vec<Taken>), Unreadable> {
-    let mut known = identities(text, base, false)?;
+    let mut known: BTreeMap<Identity, Known> =
+        identities(text, base, false)?.into_iter().map(|(identity, key)| (identity, Known::Key(key))).collect();
     let mut used: Vec<String> = defined(text)?;
     let mut document = document(text)?;
-    let names: Vec<String> = servers.iter().map(|server| server.title.clone()).collect();
-    let slugs = keys(names.iter().map(String::as_str));
-    let mut all = Vec::with_capacity(servers.len());
-    for (mut server, slug) in servers.into_iter().zip(slugs) {
-        let mut taken = |server, key, outcome, lifted, wanted| all.push(Taken { server, key, outcome, lifted, wanted });
+    // First which are new, then what they are called: a name that is found twice clashes with nobody.
+    let mut new = Vec::with_capacity(servers.len());
+    let mut all: Vec<(usize, Taken)> = Vec::with_capacity(servers.len());
+    let mut twins = Vec::new();
+    for (n, mut server) in servers.into_iter().enumerate() {
+        let left = |server, outcome| Taken { server, key: None, outcome, lifted: Vec::new(), wanted: Vec::new() };
         if server.command.is_none() && server.url.is_none() {
             let why = server.unusable.clone().unwrap_or_default();
-            taken(server, None, Outcome::Left(why), Vec::new(), Vec::new());
+            all.push((n, left(server, Outcome::Left(why))));
             continue;
         }
         let identity = server.identity(base);
-        if let Some(key) = known.get(&identity) {
-            let outcome = Outcome::Same(key.clone());
+        if let Some(known) = known.get(&identity) {
             // Known or not, what it holds in confidence is not shown.
-            let _ = secrets::lift(&mut server, &slug, instead);
-            taken(server, None, outcome, Vec::new(), Vec::new());
+            let _ = secrets::lift(&mut server, "x", instead, base);
+            match known {
+                Known::Key(key) => all.push((n, left(server, Outcome::Same(key.clone())))),
+                Known::Twin(of) => twins.push((n, *of, left(server, Outcome::Added))),
+            }
             continue;
         }
+        known.insert(identity, Known::Twin(n));
+        new.push((n, server));
+    }
+    let names: Vec<String> = new.iter().map(|(_, server)| server.title.clone()).collect();
+    let slugs = keys(names.iter().map(String::as_str));
+    for ((n, mut server), slug) in new.into_iter().zip(slugs) {
         let key = free(&slug, &used);
-        let lifted = secrets::lift(&mut server, &key, instead);
+        let lifted = secrets::lift(&mut server, &key, instead, base);
         let (table, lost, wanted) = table(&server);
         let why = server.unusable.clone().or_else(|| {
             (!lost.is_empty())
                 .then(|| format!("uses {}, which only the host knows; put a value in its place", lost.join(", ")))
         });
         used.push(key.clone());
-        known.insert(identity, key.clone());
         add_table(&mut document, &key, table, &heading(&server, &key), why.is_some() || !server.enabled);
         let outcome = why.map_or(Outcome::Added, Outcome::Off);
-        taken(server, Some(key), outcome, lifted, wanted);
+        all.push((n, Taken { server, key: Some(key), outcome, lifted, wanted }));
     }
+    for (n, of, twin) in twins {
+        let key = all.iter().find(|(n, _)| *n == of).and_then(|(_, first)| first.key.clone()).unwrap_or_default();
+        all.push((n, Taken { outcome: Outcome::Same(key), ..twin }));
+    }
+    all.sort_by_key(|(n, _)| *n);
+    let all = all.into_iter().map(|(_, taken)| taken).collect();
     Ok((lines::keep(text, &document.to_string()), all))
+}
+
+/// Where a server is known from.
+enum Known {
+    /// The configuration, under this key.
+    Key(String),
+    /// What is just taken over: the one with this number.
+    Twin(usize),
 }
 
 /// The comment over a server that was taken over.
@@ -150,7 +173,7 @@ pub fn open_secrets(text: &str) -> Vec<(String, String)> {
     for entry in root.get("servers").map(Node::entries).unwrap_or_default() {
         let origin = Origin { host: String::new(), file: Default::default(), scope: None, line: None };
         let mut server = fields::server_in(Variables::Ours, &entry.name, &entry.node, origin);
-        let lifted = secrets::lift(&mut server, &entry.name, Instead::Variable);
+        let lifted = secrets::lift(&mut server, &entry.name, Instead::Variable, Path::new("/"));
         found.extend(lifted.into_iter().map(|lifted| (entry.name.clone(), lifted.place)));
     }
     found

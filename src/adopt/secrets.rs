@@ -3,6 +3,8 @@
 //! Better one too many than one too few: a text that was none works just as well from a file. What is found is given
 //! as a `Secret` and written by `store` alone; no message ever holds it (I-34).
 
+use std::path::Path;
+
 use crate::config::names_a_secret;
 use crate::ident::Secret;
 
@@ -103,9 +105,10 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
     !value.is_empty() && (looks_secret(value) || (names_a_secret(name) && !short && !place))
 }
 
-/// Takes the secrets of a server out, references in their place.
-pub(super) fn lift(server: &mut Server, key: &str, instead: Instead) -> Vec<Lifted> {
-    let mut lifter = Lifter { key, instead, lifted: Vec::new() };
+/// Takes the secrets of a server out, references in their place. Files that lie in the folder of secrets beside `base` with
+/// another content are somebody else's.
+pub(super) fn lift(server: &mut Server, key: &str, instead: Instead, base: &Path) -> Vec<Lifted> {
+    let mut lifter = Lifter { key, instead, base, lifted: Vec::new() };
     for (name, text) in &mut server.env {
         if text.as_plain().is_some_and(|value| is_secret(name, value)) {
             let value = text.as_plain().unwrap_or_default().to_owned();
@@ -125,6 +128,7 @@ pub(super) fn lift(server: &mut Server, key: &str, instead: Instead) -> Vec<Lift
 struct Lifter<'k> {
     key: &'k str,
     instead: Instead,
+    base: &'k Path,
     lifted: Vec<Lifted>,
 }
 
@@ -139,11 +143,22 @@ impl Lifter<'_> {
             name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();
         let mut file = format!("{}.{plain}", self.key);
         let mut variable = variable_name(name);
-        // One name twice: the place in the row tells them apart.
+        // One name twice, or a file of another's: the place in the row tells them apart.
         if self.lifted.iter().any(|known| known.file == file) {
             let number = self.lifted.len() + 1;
             file.push_str(&format!(".{number}"));
             variable.push_str(&format!("_{number}"));
+        }
+        let folder = self.base.join(SECRETS);
+        let of_another = |file: &String| {
+            let known = std::fs::read(folder.join(file));
+            known.is_ok_and(|known| known.strip_suffix(b"\n").unwrap_or(&known) != value.as_bytes())
+        };
+        let stem = file.clone();
+        let mut number: u32 = 2;
+        while self.instead == Instead::File && of_another(&file) {
+            file = format!("{stem}-{number}");
+            number += 1;
         }
         if matches!(name, "Authorization" | "authorization") {
             variable = format!("{}_TOKEN", variable_name(self.key));
@@ -286,7 +301,7 @@ mod tests {
                 .map(Text::plain)
                 .to_vec();
         server.url = Some(Text::plain("https://h.example/mcp?api_key=hunter7&x=1"));
-        let lifted = lift(&mut server, "gh", Instead::File);
+        let lifted = lift(&mut server, "gh", Instead::File, Path::new("/nowhere"));
         let values: Vec<_> = lifted.iter().map(|lifted| lifted.value.reveal()).collect();
         assert_eq!(values, ["hunter2", "hunter3", "hunter4", "hunter5", "hunter6", "hunter7"]);
         let own = |text: &Text| text.own().text;
@@ -309,6 +324,6 @@ mod tests {
     fn references_are_no_secrets() {
         let mut server = server();
         server.env = vec![("TOKEN".into(), Text::read("${env:TOKEN}", super::super::hosts::Variables::Code))];
-        assert!(lift(&mut server, "x", Instead::Variable).is_empty());
+        assert!(lift(&mut server, "x", Instead::Variable, Path::new("/nowhere")).is_empty());
     }
 }

@@ -228,7 +228,7 @@ fn report(taken: &[Taken], base: &Path, instead: Instead, merging: bool) {
             match instead {
                 Instead::File if merging => {
                     let path = base.join("secrets").join(&secret.file);
-                    out::say(&format!("  {place} stood in the open: now in {}", path.display()));
+                    out::say(&format!("  {place} stands in the open: it goes into {}", path.display()));
                 }
                 Instead::File => {
                     out::say(&format!("  {place} stands in the open: not shown; --merge puts it into a file"))

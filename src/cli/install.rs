@@ -10,6 +10,7 @@ use super::import::ground;
 use super::{ask, out};
 use crate::adopt::hosts::{self, HOSTS, Host, Scope};
 use crate::adopt::install::{self, Behind, Plan, Refused, Todo, Wanted};
+use crate::adopt::undo;
 use crate::config::{self, Environment, LoadOptions};
 use crate::shown::{hidden, shown_str as shown};
 
@@ -146,7 +147,7 @@ pub(super) fn uninstall(args: &Uninstall) -> anyhow::Result<Exit> {
     };
     let ground = ground(&args.at.project)?;
     let state = Environment::of_process().state_folder();
-    let planned = install::uninstall(&ground, &state, (host, args.at.scope()), &args.at.name);
+    let planned = undo::uninstall(&ground, &state, (host, args.at.scope()), &args.at.name);
     carry_out(&args.at, planned, "uninstalled", |_| {})
 }
 

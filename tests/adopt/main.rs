@@ -15,6 +15,7 @@ use onegate::adopt::own;
 use onegate::adopt::place::{Ground, Platform};
 use onegate::adopt::read;
 use onegate::adopt::secrets::Instead;
+use onegate::adopt::undo;
 use onegate::config::Environment;
 use tempfile::TempDir;
 
@@ -62,7 +63,7 @@ impl World {
     }
 
     fn uninstall(&self, host: &'static Host, scope: Scope) -> Result<Todo, Refused> {
-        install::uninstall(&self.ground, &self.state(), (host, scope), "onegate")
+        undo::uninstall(&self.ground, &self.state(), (host, scope), "onegate")
     }
 
     /// Files that are remembered.
@@ -238,4 +239,28 @@ fn servers_that_are_behind_us_are_taken_out_and_put_back() {
     assert_eq!(said["mcpServers"]["a"], serde_json::json!({"command": "a", "args": []}), "{now}");
     assert_eq!(said["new"], 1);
     assert!(said["mcpServers"].get("onegate").is_none());
+}
+
+#[test]
+fn the_same_server_of_two_hosts_is_taken_over_once_under_its_plain_key() {
+    let world = World::new(Platform::Linux);
+    let text = |name: &str| {
+        format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"a\", \"env\": {{\"KEY\": \"secret-1\"}}}}}}}}")
+    };
+    for (host, name) in [("cursor", "GitHub"), ("windsurf", "GitHub"), ("gemini", "gh")] {
+        world.put(hosts::named(host).unwrap(), Scope::User, text(name).as_bytes());
+    }
+    let looked = read::machine(&world.ground);
+    assert_eq!(looked.len(), 3);
+    let servers: Vec<_> = looked.into_iter().flat_map(|(_, found)| found.unwrap().servers).collect();
+    let base = world.dir.path();
+    // A file of another's has the name that it would have.
+    std::fs::create_dir(base.join("secrets")).unwrap();
+    std::fs::write(base.join("secrets/github.KEY"), "other\n").unwrap();
+    let (toml, taken) = own::merge("", servers, Instead::File, base).unwrap();
+    let outcomes: Vec<_> = taken.iter().map(|one| &one.outcome).collect();
+    let same = own::Outcome::Same("github".to_owned());
+    assert_eq!(outcomes, [&own::Outcome::Added, &same, &same]);
+    assert_eq!(taken[0].key.as_deref(), Some("github"));
+    assert!(toml.contains("${file:secrets/github.KEY-2}"), "{toml}");
 }

@@ -336,6 +336,22 @@ fn an_entry_that_nobody_remembers_is_still_taken_out() {
 }
 
 #[test]
+fn it_is_taken_out_where_it_was_put_though_a_newer_place_came() {
+    let world = World::new(Platform::Linux);
+    let host = hosts::named("cline").unwrap();
+    let old = world.dir.path().join("home/.cline/mcp.json");
+    std::fs::create_dir_all(old.parent().unwrap()).unwrap();
+    std::fs::write(&old, "{ }").unwrap();
+    plan(world.install(host, Scope::User)).carry_out().unwrap();
+    let new = world.dir.path().join("home/.cline/data/settings/cline_mcp_settings.json");
+    std::fs::create_dir_all(new.parent().unwrap()).unwrap();
+    std::fs::write(&new, "{}").unwrap();
+    plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "{ }");
+    assert_eq!(std::fs::read_to_string(&new).unwrap(), "{}");
+}
+
+#[test]
 fn i_34_no_preview_shows_a_secret() {
     let world = World::new(Platform::Linux);
     let host = hosts::named("windsurf").unwrap();
