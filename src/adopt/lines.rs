@@ -42,10 +42,11 @@ fn split(text: &str) -> Vec<&str> {
 /// How many lines two texts have in common at the beginning and at the end, line ends aside.
 fn common(before: &[&str], after: &[&str]) -> (usize, usize) {
     // A line without an end is another line than the same with one.
-    let ended = |line: &str| (line.trim_end_matches(['\r', '\n']).len(), line.ends_with('\n'));
-    let same = |(a, b): &(&&str, &&str)| {
-        ended(a) == ended(b) && a.trim_end_matches(['\r', '\n']) == b.trim_end_matches(['\r', '\n'])
+    let plain = |line: &str| {
+        let ended = line.strip_suffix('\n').map(|content| content.strip_suffix('\r').unwrap_or(content).len());
+        ended.map_or((line.len(), false), |length| (length, true))
     };
+    let same = |(a, b): &(&&str, &&str)| plain(a) == plain(b) && a[..plain(a).0] == b[..plain(b).0];
     let start = before.iter().zip(after).take_while(same).count();
     let rest = before.len().min(after.len()) - start;
     let end = before.iter().rev().zip(after.iter().rev()).take(rest).take_while(same).count();
