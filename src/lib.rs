@@ -11,10 +11,13 @@
 //! | 6 | [`gateway`] | the only room that knows both sides |
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
-//! | 3 | [`pins`], [`telemetry`] | the lock and what it says of what servers list; logs, the record of decisions, numbers |
+//! | 3 | [`pins`] | the lock, and what it says of what servers list |
+//! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
+//! | 3 | [`adopt`] | moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 
+pub mod adopt;
 pub mod caller;
 pub mod catalog;
 pub mod cli;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 17] = [
+const FLOORS: [(&str, u8); 18] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 17] = [
     ("policy", 4),
     ("pins", 3),
     ("telemetry", 3),
+    ("adopt", 3),
     ("transport", 2),
     ("config", 2),
     ("caller", 2),
@@ -33,7 +34,7 @@ const STRANGERS: [(&str, &str); 1] = [("upstream", "downstream")];
 const ONLY: [(&str, &str, &str); 1] = [("downstream", "policy", "verdict")];
 
 /// Rooms that may use more of `config` than its settings.
-const READS_FILES: [&str; 2] = ["daemon", "cli"];
+const READS_FILES: [&str; 3] = ["daemon", "cli", "adopt"];
 
 /// Words that say nothing of what is inside.
 const EMPTY_WORDS: [&str; 9] = ["util", "utils", "common", "types", "manager", "helper", "helpers", "misc", "imp"];

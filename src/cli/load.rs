@@ -1,11 +1,9 @@
 //! Loading the configuration for a command: faults are told all at once, an untrusted file is asked about.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-
 use anyhow::Context as _;
 
 use super::exit::Exit;
-use super::{Common, out};
+use super::{Common, ask, out};
 use crate::config::settings::Settings;
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::shown::shown_str;
@@ -81,15 +79,12 @@ pub(super) fn tell(json: bool, faults: &[Fault]) -> anyhow::Result<Exit> {
 
 /// Asks whether the file of this folder may be used; only a person at a terminal is asked.
 fn agrees(candidate: &trust::Candidate) -> anyhow::Result<bool> {
-    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+    if !ask::can() {
         return Ok(false);
     }
     out::say("This folder brings its own configuration, which starts programs:");
     for file in &candidate.files {
         out::say(&format!("  {}", shown_str(&file.display().to_string())));
     }
-    let _ = write!(io::stderr(), "Use it, as it is now? [y/N] ");
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(ask::yes("Use it, as it is now?")?)
 }

@@ -2,16 +2,22 @@
 //!
 //! Results go to stdout, everything else to stderr. What a command prints for people it also prints as JSON.
 
+mod ask;
 mod audit;
 mod call;
 mod check;
 mod demo;
 mod demo_server;
+mod doctor;
+mod edit;
 mod exit;
 mod explain;
+mod import;
+mod install;
 mod key;
 mod load;
 mod out;
+mod own_file;
 mod policy;
 mod progress;
 mod replay;
@@ -71,6 +77,24 @@ enum Command {
     Policy(policy::Args),
     /// Verify, show and sum up the record of decisions.
     Audit(audit::Args),
+    /// Write a starter file.
+    Init(edit::Init),
+    /// Add a server to the configuration.
+    Add(edit::Add),
+    /// Take a server out of the configuration.
+    Remove(edit::Known),
+    /// Switch a server on.
+    Enable(edit::Known),
+    /// Switch a server off.
+    Disable(edit::Known),
+    /// Put onegate into the configuration of a host.
+    Install(install::Install),
+    /// Take onegate out of the configuration of a host again.
+    Uninstall(install::Uninstall),
+    /// What is missing on this machine, with remedies.
+    Doctor(doctor::Args),
+    /// Read the servers of hosts' own files: show them, or take them over.
+    Import(import::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
     /// Make keys for hosts of `serve`.
@@ -110,6 +134,15 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Init(args) => edit::init(&args),
+        Command::Add(args) => edit::add(&args),
+        Command::Remove(args) => edit::remove(&args),
+        Command::Enable(args) => edit::switch(&args, true),
+        Command::Disable(args) => edit::switch(&args, false),
+        Command::Install(args) => install::install(&args),
+        Command::Uninstall(args) => install::uninstall(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),

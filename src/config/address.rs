@@ -35,7 +35,7 @@ const OURS: [&str; 20] = [
 ];
 
 /// Whether the operator cannot set this header.
-pub(super) fn is_ours(name: &str) -> bool {
+pub(crate) fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     OURS.contains(&name.as_str()) || name.starts_with("mcp-")
 }

@@ -41,7 +41,7 @@ pub(super) struct Found {
 }
 
 /// Finds and reads the files: the organisation's layer, then the named files or the first of the search.
-pub(super) fn find(options: &LoadOptions) -> Found {
+pub(super) fn find(options: &LoadOptions, draft: Option<Draft<'_>>) -> Found {
     let mut found = Found::default();
     let organisation = options.etc.join("policy.d");
     // What cannot be read may forbid something.
@@ -60,7 +60,7 @@ pub(super) fn find(options: &LoadOptions) -> Found {
     };
     if !named.is_empty() {
         for path in named {
-            found.add(read_group(&options.cwd.join(path), &options.cwd));
+            found.add(read_group_with(&options.cwd.join(path), &options.cwd, draft));
         }
         return found;
     }
@@ -123,10 +123,32 @@ fn local(folder: &Path, environment: &Environment) -> Result<Local, Box<Fault>> 
 
 /// A file, and for `X.toml` the files of `X.d` after it.
 pub(super) fn read_group(path: &Path, cwd: &Path) -> Result<Vec<Text>, Box<Fault>> {
-    let mut group = vec![read(path, cwd)?];
+    read_group_with(path, cwd, None)
+}
+
+/// A text that somebody means to write into a file.
+#[derive(Clone, Copy)]
+pub(super) struct Draft<'d> {
+    pub path: &'d Path,
+    pub text: &'d str,
+}
+
+/// The same with a draft in the place of its file.
+fn read_group_with(path: &Path, cwd: &Path, draft: Option<Draft<'_>>) -> Result<Vec<Text>, Box<Fault>> {
+    let one = |path: &Path| match draft.filter(|draft| draft.path == path) {
+        Some(draft) => Ok(Text {
+            path: path.to_owned(),
+            shown: path.strip_prefix(cwd).unwrap_or(path).to_owned(),
+            text: draft.text.into(),
+            organisation: false,
+            loose: false,
+        }),
+        None => read(path, cwd),
+    };
+    let mut group = vec![one(path)?];
     if path.extension().is_some_and(|extension| extension == "toml") {
         for path in folder(&path.with_extension("d"))? {
-            group.push(read(&path, cwd)?);
+            group.push(one(&path)?);
         }
     }
     Ok(group)

@@ -36,7 +36,7 @@ pub(super) struct Findings {
 }
 
 /// Whether what a variable or header of this name holds is likely to be confidential, though it is written in the open.
-pub(super) fn names_a_secret(name: &str) -> bool {
+pub(crate) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     ["TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE"].iter().any(|word| name.contains(word))
 }

@@ -39,7 +39,7 @@ const ADDRESSES: [&str; 4] = ["httpUrl", "serverUrl", "url", "uri"];
 ///
 /// VS Code calls it `servers`, as we do: there the kind of each server, which our shape does not have, or the
 /// prompts for inputs, or the name of the file tell.
-pub(super) fn servers_member(root: &Node, file_name: &str) -> Option<&'static str> {
+pub(crate) fn servers_member(root: &Node, file_name: &str) -> Option<&'static str> {
     if let Some(member) = MAPS.iter().find(|member| root.get(member).is_some()) {
         return Some(member);
     }
@@ -225,18 +225,23 @@ impl Found {
 }
 
 /// What hosts call Streamable HTTP.
-const STREAMABLE: [&str; 6] = ["http", "streamable-http", "streamablehttp", "streamable_http", "remote", "url"];
+pub(crate) const STREAMABLE: [&str; 6] =
+    ["http", "streamable-http", "streamablehttp", "streamable_http", "remote", "url"];
 
 /// A host's file may hold the one entry that starts us: starting it would start it again, without end.
 fn is_ourselves(server: &Node) -> bool {
     let Some(command) = server.get("command").and_then(Node::as_text) else {
         return false;
     };
-    let name = command.rsplit(['/', '\\']).next().unwrap_or_default();
     let Some(Value::List(args)) = server.get("args").map(|node| &node.value) else {
         return false;
     };
-    let first = args.first().and_then(Node::as_text);
+    ours(command, args.first().and_then(Node::as_text))
+}
+
+/// Whether this program with this first argument is the gateway itself.
+pub(crate) fn ours(command: &str, first: Option<&str>) -> bool {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or_default();
     matches!(name, "onegate" | "onegate.exe") && matches!(first, Some("run" | "serve"))
 }
 
@@ -262,7 +267,7 @@ fn listed(names: &[String]) -> String {
 
 /// The keys for these names. Where several come to the same key, the one that is written so keeps it; the others
 /// get a suffix made of their own name, so that the order in the file does not matter.
-fn keys<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Vec<String> {
+pub(crate) fn keys<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Vec<String> {
     let mut claims: BTreeMap<String, usize> = BTreeMap::new();
     for name in names.clone() {
         *claims.entry(slug(name)).or_default() += 1;

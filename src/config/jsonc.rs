@@ -1,12 +1,12 @@
 //! JSON with what hosts write into it: comments, trailing commas, a byte-order mark.
 //!
 //! `serde_json` tells no places of values and takes no comments; here it only decodes the scalars.
-//! Deliberately knows no key. Called by `load`.
+//! Deliberately knows no key. Called by `load` and by `adopt`.
 
 use super::tree::{Broken, DEEPEST, Entry, Lines, Node, Value};
 
 /// Reads JSON or JSONC.
-pub(super) fn parse(text: &str) -> Result<Node, Broken> {
+pub(crate) fn parse(text: &str) -> Result<Node, Broken> {
     let lines = Lines::new(text);
     let mut reader = Reader { text, at: 0, lines: &lines };
     let node = reader.value(0)?;

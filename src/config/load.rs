@@ -82,7 +82,15 @@ pub struct Loaded {
 
 /// Loads the configuration, or tells all that is wrong with it.
 pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
-    let found = files::find(options);
+    load_found(options, files::find(options, None))
+}
+
+/// What loading would give if this text were in that file, one of `options.files`.
+pub fn load_as_if(options: &LoadOptions, path: &Path, text: &str) -> Result<Loaded, Faults> {
+    load_found(options, files::find(options, Some(files::Draft { path, text })))
+}
+
+fn load_found(options: &LoadOptions, found: files::Found) -> Result<Loaded, Faults> {
     let mut draft = Draft {
         layers: Vec::with_capacity(found.texts.len() + 1),
         guests: BTreeMap::new(),

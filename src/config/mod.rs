@@ -1,7 +1,8 @@
 //! Files, variables and flags → [`settings`].
 //!
 //! This file only hands on names. Above this room only [`settings`] is used, except by `cli` and `daemon`,
-//! which call [`load()`] and show its faults and notes.
+//! which call [`load()`] and show its faults and notes, and by `adopt`, which reads and edits files of the same
+//! formats by the same readers.
 
 mod address;
 mod cases;
@@ -11,7 +12,7 @@ mod fault;
 mod files;
 mod ground;
 mod host;
-mod jsonc;
+pub(crate) mod jsonc;
 pub mod keys;
 mod launch;
 mod layers;
@@ -30,13 +31,18 @@ pub mod settings;
 mod size;
 mod tokens;
 mod tree;
+pub(crate) mod tree;
 pub mod trust;
 mod window;
 
+pub(crate) use address::is_ours as is_made_by_us;
 pub use cases::{PolicyCase, policy_cases};
 pub use environment::Environment;
 pub use fault::{Fault, Faults, Note, Place};
+pub(crate) use ground::names_a_secret;
+pub(crate) use host::{STREAMABLE, keys, ours, servers_member};
 pub use load::{Flag, LoadOptions, Loaded, load};
+pub use load::{Flag, LoadOptions, Loaded, load, load_as_if};
 pub use period::parse as duration;
 pub use schema::json_schema;
 pub use serving::Serving;

@@ -1,31 +1,31 @@
 //! One tree for every file format, each node knowing its line.
 //!
 //! figment knows no lines; so files are read into this tree, checked on it, and only then handed to
-//! figment. Deliberately knows no key of the configuration. Called by `load`, `layers` and `host`.
+//! figment. Deliberately knows no key of the configuration. Called by `load`, `layers` and `host`, and by `adopt`.
 
 use serde_yaml_ng::Value as Yaml;
 use toml_edit::{Document, Item, TableLike};
 
 /// Deepest nesting of a file; ours needs four.
-pub(super) const DEEPEST: usize = 64;
+pub(crate) const DEEPEST: usize = 64;
 
 /// A place in a text, from 1; 0 when unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pos {
+pub(crate) struct Pos {
     pub line: u32,
     pub column: u32,
 }
 
 /// A value and its place.
 #[derive(Clone)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pub at: Pos,
     pub value: Value,
 }
 
 /// A member of a table, and the place of its name.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub name: String,
     pub at: Pos,
     pub node: Node,
@@ -33,7 +33,7 @@ pub(super) struct Entry {
 
 /// What a node holds. Without `Debug`: values of a configuration may be secrets (I-34).
 #[derive(Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     Integer(i64),
     Float(f64),
@@ -46,23 +46,23 @@ pub(super) enum Value {
 
 /// A text that is not of its format.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(crate) struct Broken {
     pub at: Pos,
     pub message: String,
 }
 
 impl Node {
-    pub(super) fn new(at: Pos, value: Value) -> Self {
+    pub(crate) fn new(at: Pos, value: Value) -> Self {
         Self { at, value }
     }
 
     /// The member `name`, when this is a table that has it.
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
         self.entries().iter().find(|entry| entry.name == name).map(|entry| &entry.node)
     }
 
     /// The members; none when this is not a table.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Table(entries) => entries,
             Value::Text(_)
@@ -74,13 +74,18 @@ impl Node {
         }
     }
 
+    /// The elements; none when this is not a list.
+    pub(crate) fn items(&self) -> &[Node] {
+        if let Value::List(items) = &self.value { items } else { &[] }
+    }
+
     /// The text, when this is one.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
 
     /// What people call this kind of value.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "a text",
             Value::Integer(_) => "an integer",
@@ -94,18 +99,18 @@ impl Node {
 }
 
 /// Turns offsets into lines and columns.
-pub(super) struct Lines<'t> {
+pub(crate) struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
         Self { text, starts }
     }
 
-    pub(super) fn pos(&self, offset: usize) -> Pos {
+    pub(crate) fn pos(&self, offset: usize) -> Pos {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
         let before = self.text.get(start..offset).unwrap_or_default();
@@ -121,7 +126,7 @@ impl<'t> Lines<'t> {
 }
 
 /// Reads TOML.
-pub(super) fn toml(text: &str) -> Result<Node, Broken> {
+pub(crate) fn toml(text: &str) -> Result<Node, Broken> {
     let lines = Lines::new(text);
     // Of the parser's error only the reason is used: its own display quotes the line, which may be a secret.
     let document = Document::parse(text).map_err(|error| Broken {
@@ -173,7 +178,7 @@ fn toml_value(value: &toml_edit::Value, key: Pos, lines: &Lines<'_>) -> Node {
 }
 
 /// Reads YAML; its nodes know no lines.
-pub(super) fn yaml(text: &str) -> Result<Node, Broken> {
+pub(crate) fn yaml(text: &str) -> Result<Node, Broken> {
     let value: Yaml = serde_yaml_ng::from_str(text).map_err(|error| Broken {
         at: error.location().map_or(Pos::default(), |at| Pos {
             line: u32::try_from(at.line()).unwrap_or(u32::MAX),

@@ -1,0 +1,190 @@
+//! Files written whole or not at all, and only over what was read before.
+//!
+//! Links are followed, the mode stays, a file that changed meanwhile is left alone. Knows no format. Called by `install`,
+//! and by `cli` for our own files.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Why a file is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWritten {
+    /// It is not what it was when it was read.
+    #[error("changed meanwhile; nothing was written, try again")]
+    Changed,
+    /// Nobody may write it.
+    #[error("may not be written (it is read-only); nothing was changed")]
+    ReadOnly,
+    /// It is a link to nothing.
+    #[error("is a link to something that is not there; nothing was changed")]
+    Dangling,
+    /// The system says so.
+    #[error("cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A file as it was read: what may be written over.
+#[derive(Clone)]
+pub struct Seen {
+    /// Where it is, links followed.
+    pub path: PathBuf,
+    /// What was in it; none when it is not there.
+    pub content: Option<Vec<u8>>,
+}
+
+impl Seen {
+    /// Looks at a file.
+    pub fn of(path: &Path) -> Result<Self, NotWritten> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { path: path.to_owned(), content: None });
+            }
+            found => found?,
+        };
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let real = path.canonicalize().map_err(|e| if gone(&e) { NotWritten::Dangling } else { e.into() })?;
+        let kind = std::fs::metadata(&real)?;
+        if !kind.is_file() {
+            return Err(io::Error::other("is not a regular file").into());
+        }
+        if kind.permissions().readonly() {
+            return Err(NotWritten::ReadOnly);
+        }
+        let content = super::read::bytes(&real).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self { path: real, content: Some(content) })
+    }
+
+    /// Whether the file is still what was seen.
+    fn check(&self) -> Result<(), NotWritten> {
+        let now = match std::fs::read(&self.path) {
+            Ok(content) => Some(content),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        if now == self.content { Ok(()) } else { Err(NotWritten::Changed) }
+    }
+
+    /// Writes over what was seen; a new file is the user's alone. Gives the folders that had to be made for it, outermost
+    /// first.
+    pub fn write(&self, content: &[u8]) -> Result<Vec<PathBuf>, NotWritten> {
+        self.check()?;
+        let made = folders(self.path.parent().unwrap_or(Path::new("/")), 0o755)?;
+        let mode = match &self.content {
+            Some(_) => std::fs::metadata(&self.path)?.permissions().mode() & 0o7777,
+            None => 0o600,
+        };
+        put(&self.path, content, mode)?;
+        Ok(made)
+    }
+
+    /// Removes what was seen.
+    pub fn remove(&self) -> Result<(), NotWritten> {
+        self.check()?;
+        Ok(std::fs::remove_file(&self.path)?)
+    }
+}
+
+/// Makes a folder and what it lies in; gives those that were made, outermost first.
+pub(super) fn folders(folder: &Path, mode: u32) -> io::Result<Vec<PathBuf>> {
+    let mut missing: Vec<PathBuf> = Vec::new();
+    for folder in folder.ancestors() {
+        if folder.as_os_str().is_empty() || folder.exists() {
+            break;
+        }
+        missing.push(folder.to_owned());
+    }
+    missing.reverse();
+    for folder in &missing {
+        std::fs::DirBuilder::new().mode(mode).create(folder)?;
+    }
+    Ok(missing)
+}
+
+/// Writes a file beside and renames it, so that a reader sees all of it or none.
+pub(super) fn put(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.onegate-{}", std::process::id()));
+    let written =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).and_then(|mut file| {
+            file.write_all(content)?;
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            file.sync_all()
+        });
+    let done = written.and_then(|()| std::fs::rename(&part, path));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    done
+}
+
+/// Writes what was lifted out of a host's file into the folder of secrets beside the configuration: 0700, each file 0600.
+/// One that is there already with the same content stays.
+pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<PathBuf>, NotWritten> {
+    let folder = folder.join(super::text::SECRETS);
+    if !lifted.is_empty() {
+        folders(&folder, 0o700)?;
+    }
+    let mut written = Vec::new();
+    for secret in lifted {
+        let path = folder.join(&secret.file);
+        let content = format!("{}\n", secret.value.reveal());
+        match std::fs::read(&path) {
+            Ok(known) if known == content.as_bytes() => {}
+            // A secret of somebody else is never written over.
+            Ok(_) => {
+                return Err(
+                    io::Error::other(format!("{} is there already, with another content", path.display())).into()
+                );
+            }
+            Err(_) => put(&path, content.as_bytes(), 0o600)?,
+        }
+        written.push(path);
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn what_changed_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "1").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let seen = Seen::of(&path).unwrap();
+        seen.write(b"2").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"2"[..], 0o640));
+        assert!(matches!(seen.write(b"3"), Err(NotWritten::Changed)));
+        assert!(matches!(seen.remove(), Err(NotWritten::Changed)));
+        assert_eq!(std::fs::read(&path).unwrap(), b"2");
+        let none = Seen::of(&folder.path().join("x/y/b")).unwrap();
+        let made = none.write(b"4").unwrap();
+        assert_eq!(made, [folder.path().join("x"), folder.path().join("x/y")]);
+        assert_eq!(mode(&folder.path().join("x/y/b")), 0o600);
+        assert!(matches!(none.write(b"5"), Err(NotWritten::Changed)), "somebody else made it meanwhile");
+        assert_eq!(std::fs::read_dir(folder.path().join("x/y")).unwrap().count(), 1, "nothing half-written stays");
+    }
+
+    #[test]
+    fn links_are_followed_and_read_only_files_are_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&real, "1").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        Seen::of(&link).unwrap().write(b"2").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read(&real).unwrap(), b"2");
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o444)).unwrap();
+        assert!(matches!(Seen::of(&link), Err(NotWritten::ReadOnly)));
+        std::fs::remove_file(&real).unwrap();
+        assert!(matches!(Seen::of(&link), Err(NotWritten::Dangling)));
+        assert!(Seen::of(folder.path()).is_err());
+    }
+}
