@@ -11,6 +11,7 @@ mod explain;
 mod key;
 mod load;
 mod out;
+mod pins;
 mod policy;
 mod progress;
 mod run;
@@ -62,6 +63,16 @@ enum Command {
     Explain(explain::Args),
     /// Test a configuration against a table of expected decisions.
     Policy(policy::Args),
+    /// Start servers and write what they are into the lock, for a review.
+    Lock(pins::lock::Args),
+    /// What is not as the lock says.
+    Diff(pins::diff::Args),
+    /// Put what was reviewed into the lock.
+    Approve(pins::approve::Args),
+    /// Say no to an entry: it is known, and never served.
+    Block(pins::approve::Block),
+    /// Whether lock and snapshots are whole, without starting anything.
+    Verify(pins::verify::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
     /// Make keys for hosts of `serve`.
@@ -98,6 +109,11 @@ pub fn main() -> ExitCode {
         Command::Call(args) => call::run(args),
         Command::Explain(args) => explain::run(&args),
         Command::Policy(args) => policy::run(&args),
+        Command::Lock(args) => pins::lock::run(&args),
+        Command::Diff(args) => pins::diff::run(&args),
+        Command::Approve(args) => pins::approve::run(&args),
+        Command::Block(args) => pins::approve::block(&args),
+        Command::Verify(args) => pins::verify::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),

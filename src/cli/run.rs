@@ -1,7 +1,7 @@
 //! `onegate run`: what a host launches.
 
 use super::exit::Exit;
-use super::{Common, load};
+use super::{Common, load, pins};
 use crate::daemon::{self, Ended};
 
 /// Flags of `run`.
@@ -10,6 +10,12 @@ pub(super) struct Args {
     /// Show this profile instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Do not start unless there is a lock that has every configured server.
+    #[arg(long)]
+    locked: bool,
+    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
+    #[arg(long, conflicts_with = "locked")]
+    trust_on_first_use: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -20,6 +26,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     if let Err(exit) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
+        return Ok(exit);
+    }
+    if args.locked
+        && let Err(exit) = pins::insist(&loaded.settings)
+    {
+        return Ok(exit);
+    }
+    if args.trust_on_first_use
+        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
+    {
         return Ok(exit);
     }
     if loaded.sources.is_empty() {
