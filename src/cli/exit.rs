@@ -11,8 +11,12 @@ pub(super) enum Exit {
     Failed,
     /// A fault of usage or configuration.
     Usage,
+    /// Something is not as it was reviewed.
+    Drift,
     /// A server could not be reached.
     Unreachable,
+    /// The lock cannot be relied on.
+    LockInvalid,
     /// A person interrupted.
     Interrupted,
 }
@@ -23,7 +27,9 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Drift => 3,
             Exit::Unreachable => 4,
+            Exit::LockInvalid => 5,
             Exit::Interrupted => 130,
         })
     }

@@ -18,6 +18,7 @@ mod key;
 mod load;
 mod out;
 mod own_file;
+mod pins;
 mod policy;
 mod progress;
 mod replay;
@@ -95,6 +96,16 @@ enum Command {
     Doctor(doctor::Args),
     /// Read the servers of hosts' own files: show them, or take them over.
     Import(import::Args),
+    /// Start servers and write what they are into the lock, for a review.
+    Lock(pins::lock::Args),
+    /// What is not as the lock says.
+    Diff(pins::diff::Args),
+    /// Put what was reviewed into the lock.
+    Approve(pins::approve::Args),
+    /// Say no to an entry: it is known, and never served.
+    Block(pins::approve::Block),
+    /// Whether lock and snapshots are whole, without starting anything.
+    Verify(pins::verify::Args),
     /// Trust the onegate.toml of a folder, as it is now.
     Trust(trust::Args),
     /// Make keys for hosts of `serve`.
@@ -143,6 +154,11 @@ pub fn main() -> ExitCode {
         Command::Uninstall(args) => install::uninstall(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Lock(args) => pins::lock::run(&args),
+        Command::Diff(args) => pins::diff::run(&args),
+        Command::Approve(args) => pins::approve::run(&args),
+        Command::Block(args) => pins::approve::block(&args),
+        Command::Verify(args) => pins::verify::run(&args),
         Command::Trust(args) => trust::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => demo::run(&args),

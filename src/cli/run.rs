@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::exit::Exit;
-use super::{Common, load, out, who};
+use super::{Common, load, out, pins, who};
 use crate::daemon::{self, Ended};
 
 /// Flags of `run`.
@@ -16,6 +16,12 @@ pub(super) struct Args {
     /// what ONEGATE_TOKEN holds, if anything.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Do not start unless there is a lock that has every configured server.
+    #[arg(long)]
+    locked: bool,
+    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
+    #[arg(long, conflicts_with = "locked")]
+    trust_on_first_use: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -26,6 +32,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     if let Err(exit) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
+        return Ok(exit);
+    }
+    if args.locked
+        && let Err(exit) = pins::insist(&loaded.settings)
+    {
+        return Ok(exit);
+    }
+    if args.trust_on_first_use
+        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
+    {
         return Ok(exit);
     }
     if loaded.sources.is_empty() {

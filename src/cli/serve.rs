@@ -1,7 +1,7 @@
 //! `onegate serve`: one gateway for a team, over HTTP.
 
 use super::exit::Exit;
-use super::{Common, load, out, run};
+use super::{Common, load, out, pins, run};
 use crate::config::Flag;
 use crate::config::settings::LogFormat;
 use crate::daemon::{self, Ended, Inherited};
@@ -12,6 +12,12 @@ pub(super) struct Args {
     /// Address and port to listen on, instead of http.listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Do not start unless there is a lock that has every configured server.
+    #[arg(long)]
+    locked: bool,
+    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
+    #[arg(long, conflicts_with = "locked")]
+    trust_on_first_use: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -30,6 +36,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     for note in &loaded.serving.notes {
         tracing::warn!("{note}");
+    }
+    if args.locked
+        && let Err(exit) = pins::insist(&loaded.settings)
+    {
+        return Ok(exit);
+    }
+    if args.trust_on_first_use
+        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
+    {
+        return Ok(exit);
     }
     if loaded.settings.servers.is_empty() {
         tracing::warn!("no server is configured; there is nothing to serve (see `onegate check --help`)");

@@ -43,6 +43,7 @@ use crate::catalog::View;
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::downstream::{News, Server};
 use crate::ident::{Kind, Principal, ServerKey};
+use crate::pins::observed::Observed;
 use crate::policy::{Clock, Policy, RulesError};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
@@ -245,6 +246,11 @@ impl Gateway {
             all.tasks |= offers.tasks;
         }
         all
+    }
+
+    /// What a server was seen to be, where all of its lists came.
+    pub fn observed(&self, server: usize) -> Option<Observed> {
+        self.pins.observed(server)
     }
 
     /// How many entries of a server are not as they were reviewed.

@@ -39,6 +39,8 @@ pub(super) struct Pinned {
     sites: Vec<Site>,
     path: PathBuf,
     recheck: Duration,
+    /// For a look alone.
+    observe: bool,
     memory: Memory,
     lock: ArcSwap<Result<Option<Lock>, LockFault>>,
     /// Servers whose verdicts may be others now.
@@ -91,12 +93,14 @@ impl Pinned {
             sites: settings.servers.iter().map(site).collect(),
             path: settings.pins.lock.clone(),
             recheck: settings.pins.recheck,
+            observe: settings.pins.observe,
             memory: Memory::of(&settings.gateway.state, &settings.pins.lock),
             lock: ArcSwap::from_pointee(lock),
             dirty: Mutex::default(),
             changed: Notify::new(),
         };
         if let Err(fault) = &**pinned.lock.load()
+            && !pinned.observe
             && pinned.sites.iter().any(|site| site.settings.mode != PinMode::Off)
         {
             tracing::error!(lock = %pinned.path.display(), "{fault}");
@@ -111,6 +115,9 @@ impl Pinned {
 
     /// What pins do about a server: without a lock there is nothing to tell.
     fn mode(&self, server: usize) -> PinMode {
+        if self.observe {
+            return PinMode::Warn;
+        }
         let mode = self.sites[server].settings.mode;
         let without = matches!(&**self.lock.load(), Ok(None));
         if mode == PinMode::Warn && without { PinMode::Off } else { mode }
@@ -118,7 +125,7 @@ impl Pinned {
 
     /// Whether there is anything to do as long as the gateway runs.
     fn is_at_work(&self) -> bool {
-        (0..self.sites.len()).any(|server| self.mode(server) != PinMode::Off)
+        !self.observe && (0..self.sites.len()).any(|server| self.mode(server) != PinMode::Off)
     }
 
     /// Whether a server is enforced.
@@ -284,7 +291,7 @@ impl Pinned {
         now.known.retain(|(of, name), _| *of != kind || names.contains(name));
         new |= now.observed.lists.get(&kind).is_none_or(|before| before.len() != listed.len());
         now.observed.lists.insert(kind, listed);
-        if new {
+        if new && !self.observe {
             match self.memory.note(&site.key, &now.observed) {
                 Ok(()) => now.noted = true,
                 Err(error) => {
@@ -298,6 +305,9 @@ impl Pinned {
 
     /// What pins say of each entry of a list.
     pub(super) fn grade(&self, server: usize, part: &Part) -> Option<Part> {
+        if self.observe {
+            return None;
+        }
         let mode = self.mode(server);
         let blocks = || {
             self.with_locked(server, |locked| {
@@ -488,6 +498,12 @@ impl Pinned {
         }
     }
 
+    /// What a server was seen to be, where it was listed whole.
+    pub(super) fn observed(&self, server: usize) -> Option<Observed> {
+        let observed = self.sites[server].now().observed.clone();
+        (Kind::ALL.iter().all(|kind| observed.lists.contains_key(kind))).then_some(observed)
+    }
+
     /// How many entries of a server are not as reviewed, its own words not counted.
     pub(super) fn drifted(&self, server: usize) -> usize {
         let now = self.sites[server].now();
@@ -516,7 +532,7 @@ impl Pinned {
         if quarantine != before {
             self.mark(server);
         }
-        let Some(quarantine) = quarantine else { return Ok(()) };
+        let Some(quarantine) = quarantine.filter(|_| !self.observe) else { return Ok(()) };
         self.tell_server(server, mode, Some(&quarantine));
         // What only its words say, or that nobody has reviewed it, is seen when it is listed: for the inventory.
         let starts = match quarantine {

@@ -58,11 +58,18 @@ pub struct PinsSettings {
     pub lock: PathBuf,
     /// How often what is pinned is listed anew at least.
     pub recheck: Duration,
+    /// For a look alone: everything is noted, nothing is told, held or written down.
+    pub observe: bool,
 }
 
 impl Default for PinsSettings {
     fn default() -> Self {
-        Self { mode: PinMode::Warn, lock: PathBuf::from("onegate.lock"), recheck: Duration::from_secs(15 * 60) }
+        Self {
+            mode: PinMode::Warn,
+            lock: PathBuf::from("onegate.lock"),
+            recheck: Duration::from_secs(15 * 60),
+            observe: false,
+        }
     }
 }
 

@@ -1,0 +1,230 @@
+//! `onegate lock`: starts servers, lists them twice and writes what was seen into the lock, for a review with the eyes of
+//! people; `--check`: only whether all is as the lock says.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::diff::{as_json, as_text};
+use super::{chosen, observe, read_lock, summary, tell_failed, today, tools_of_others};
+use crate::cli::exit::Exit;
+use crate::cli::{Common, load, out};
+use crate::config::settings::Settings;
+use crate::ident::{Kind, ServerKey};
+use crate::pins::artifact;
+use crate::pins::lint;
+use crate::pins::lock::{Lock, LockFault, edit::Draft};
+use crate::pins::observed::{Memory, Observed};
+use crate::pins::review;
+use crate::shown::shown_str;
+
+/// Flags of `lock`.
+#[derive(clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Only these servers, by their keys.
+    servers: Vec<String>,
+    /// Also what is locked already: what is seen now is taken for reviewed.
+    #[arg(long)]
+    update: bool,
+    /// Write nothing; end with 3 when something is not as the lock says.
+    #[arg(long, conflicts_with = "update")]
+    check: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
+    let settings = match load::load(&args.common, args.json)? {
+        Ok(loaded) => loaded.settings,
+        Err(exit) => return Ok(exit),
+    };
+    let keys = match chosen(&settings, &args.servers) {
+        Ok(keys) => keys,
+        Err(exit) => return Ok(exit),
+    };
+    let mut load = || load_again(&args.common);
+    if args.check { check(args, &settings, &keys, &mut load) } else { write(args, &settings, keys, &mut load) }
+}
+
+/// The same settings once more: what a gateway is started with it takes.
+pub(super) fn load_again(common: &Common) -> anyhow::Result<Settings> {
+    match load::load(common, false)? {
+        Ok(loaded) => Ok(loaded.settings),
+        Err(_) => anyhow::bail!("the configuration was changed meanwhile"),
+    }
+}
+
+fn check(
+    args: &Args,
+    settings: &Settings,
+    keys: &BTreeSet<ServerKey>,
+    load: &mut dyn FnMut() -> anyhow::Result<Settings>,
+) -> anyhow::Result<Exit> {
+    let lock = match read_lock(settings) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            out::say(&format!("onegate: there is no {}", settings.pins.lock.display()));
+            return Ok(Exit::LockInvalid);
+        }
+        Err(exit) => return Ok(exit),
+    };
+    let seen = observe(load, keys)?;
+    tell_failed(&seen);
+    let all: Vec<_> = seen
+        .observed
+        .iter()
+        .map(|(key, observed)| {
+            let others = tools_of_others(key, Some(&lock), &seen.observed);
+            review::differences(key, lock.servers.get(key), observed, &others)
+        })
+        .collect();
+    let drift = all.iter().any(review::Differences::is_drift);
+    if args.json {
+        let unreachable: Vec<_> =
+            seen.failed.iter().map(|(key, why)| json!({ "key": key.as_str(), "why": why })).collect();
+        let mut value = as_json(&all);
+        value["unreachable"] = unreachable.into();
+        out::json(&value)?;
+    } else if drift {
+        out::text(&as_text(&all, &seen.observed))?;
+    } else {
+        out::text(&format!("{} as the lock says", load::count(all.len(), "server")))?;
+    }
+    Ok(match (drift, seen.failed.is_empty()) {
+        (true, _) => Exit::Drift,
+        (false, false) => Exit::Unreachable,
+        (false, true) => Exit::Fine,
+    })
+}
+
+fn write(
+    args: &Args,
+    settings: &Settings,
+    mut keys: BTreeSet<ServerKey>,
+    load: &mut dyn FnMut() -> anyhow::Result<Settings>,
+) -> anyhow::Result<Exit> {
+    let path = &settings.pins.lock;
+    // Of another form, or with snapshots that are gone, it is made anew.
+    let lock = match Lock::read(path) {
+        Err(fault @ LockFault::Form(_)) if args.update && args.servers.is_empty() => {
+            out::say(&format!("onegate: {}: {fault}", path.display()));
+            None
+        }
+        Err(fault) => {
+            out::say(&format!("onegate: {}: {fault}", path.display()));
+            return Ok(Exit::LockInvalid);
+        }
+        Ok(lock) => lock,
+    };
+    let locked = |key: &ServerKey| lock.as_ref().and_then(|lock| lock.servers.get(key));
+    if !args.update {
+        keys.retain(|key| locked(key).is_none());
+        if keys.is_empty() {
+            out::text("every server is locked already; --update takes what is seen now for reviewed")?;
+            return Ok(Exit::Fine);
+        }
+    }
+    let first = observe(load, &keys)?;
+    let again = observe(load, &first.observed.keys().cloned().collect())?;
+    tell_failed(&first);
+    let mut draft = match Draft::open(path) {
+        Ok(draft) => draft,
+        Err(fault) => {
+            out::say(&format!("onegate: {}: {fault}", path.display()));
+            return Ok(Exit::LockInvalid);
+        }
+    };
+    draft.renew_form();
+    let memory = Memory::of(&settings.gateway.state, path);
+    let mut report = Vec::new();
+    for (key, observed) in &first.observed {
+        let Some(server) = settings.servers.iter().find(|server| server.key == *key) else { continue };
+        let reviewed = review::reviewed(observed, &server.pin.ignore, locked(key), &today());
+        let others = tools_of_others(key, lock.as_ref(), &first.observed);
+        let mut findings = findings(observed, &others);
+        findings.extend(unstable(key, observed, again.observed.get(key), &server.pin.ignore));
+        if let Ok(reach) = &server.reach {
+            findings.extend(artifact::reference(reach).floating.map(|why| format!("floating: {why}")));
+        }
+        draft.put(key, &reviewed);
+        memory.note(key, observed)?;
+        report.push((key, reviewed, findings));
+    }
+    if !report.is_empty() {
+        draft.write()?;
+    }
+    if args.json {
+        let servers: Vec<_> = report
+            .iter()
+            .map(|(key, server, findings)| {
+                let level = server.artifact.as_ref().map(|artifact| artifact.level);
+                json!({ "key": key.as_str(), "entries": server.entries.len(), "level": level, "findings": findings })
+            })
+            .collect();
+        let failed: Vec<_> = first.failed.iter().map(|(key, why)| json!({ "key": key.as_str(), "why": why })).collect();
+        out::json(&json!({ "lock": path, "servers": servers, "unreachable": failed }))?;
+    } else {
+        let mut text = String::new();
+        for (key, server, findings) in &report {
+            text.push_str(&format!("{}\n", summary(key, server)));
+            findings.iter().for_each(|finding| text.push_str(&format!("  ! {finding}\n")));
+        }
+        if !report.is_empty() {
+            text.push_str(&format!("written to {}; review it before you rely on it\n", path.display()));
+        }
+        out::text(&text)?;
+    }
+    Ok(if first.failed.is_empty() { Exit::Fine } else { Exit::Unreachable })
+}
+
+/// What to look at in what was seen.
+pub(super) fn findings(observed: &Observed, others: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (kind, listed) in &observed.lists {
+        for entry in listed {
+            let place = format!("{kind} {}", shown_str(&entry.name));
+            match &entry.definition {
+                Ok(definition) => {
+                    found.extend(lint::risks(None, definition, others).iter().map(|risk| format!("{place}: {risk}")));
+                }
+                Err(why) => found.push(format!("{place}: left out: {why}")),
+            }
+        }
+    }
+    let words = observed.announced.as_ref().and_then(|announced| announced.instructions.as_ref());
+    if let Some((_, words)) = words {
+        let risks = lint::risks(None, &words.as_str().into(), others);
+        found.extend(risks.iter().map(|risk| format!("instructions: {risk}")));
+    }
+    found
+}
+
+/// What was another in a second process.
+fn unstable(key: &ServerKey, first: &Observed, again: Option<&Observed>, ignore: &[String]) -> Vec<String> {
+    let Some(again) = again else {
+        return vec!["unstable: it could not be listed a second time".to_owned()];
+    };
+    let reviewed = review::reviewed(first, ignore, None, "");
+    let found = review::differences(key, Some(&reviewed), again, &BTreeSet::new());
+    let mut text: Vec<_> = found
+        .entries
+        .iter()
+        .filter(|change| change.kind != Kind::Resource)
+        .map(|change| {
+            let facets: Vec<_> = change.facets.iter().map(|facet| facet.as_str()).collect();
+            let what = if facets.is_empty() { change.state.to_string() } else { facets.join(", ") };
+            format!(
+                "unstable: {} {} was another in a second process ({what}); fix it, or `ignore` a pointer",
+                change.kind,
+                shown_str(&change.name)
+            )
+        })
+        .collect();
+    if found.said.instructions {
+        text.push("unstable: its instructions were others in a second process".to_owned());
+    }
+    text
+}
