@@ -36,7 +36,7 @@ fn free() -> SocketAddr {
 }
 
 #[test]
-fn d005_status_and_logs_tell_of_a_gateway_that_a_host_started() {
+fn d001_d016_status_and_logs_tell_of_a_gateway_that_a_host_started() {
     let nobody = Setup::new().server("a", json!({})).output(&["status", "--json"]);
     assert_eq!((nobody.code, nobody.out.trim()), (Some(1), r#"{"gateways":[],"servers":[]}"#));
 
