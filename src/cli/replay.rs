@@ -171,8 +171,8 @@ fn one(record: &Value, values: &[String], (settings, policy): (&Settings, &Polic
     if text("reason").is_some_and(is_limit) {
         return found.limits += 1;
     }
-    // By no rule: by a profile or an override.
-    if text("verdict") == Some("hidden") && text("rule").is_none() {
+    // By no rule: by a profile, an override or a pin.
+    if text("rule").is_none() && (text("verdict") == Some("hidden") || text("pin").is_some()) {
         return found.left_out += 1;
     }
     let kind = Kind::ALL.into_iter().find(|kind| Some(kind.as_str()) == text("kind"));
@@ -298,7 +298,7 @@ fn found_as_text(found: &Found) -> String {
         text.push_str(&format!("not replayed: {} that a rate, quota or concurrency refused\n", found.limits));
     }
     if found.left_out > 0 {
-        text.push_str(&format!("not replayed: {} that a profile or an override left out\n", found.left_out));
+        text.push_str(&format!("not replayed: {} that a profile, an override or a pin left out\n", found.left_out));
     }
     if found.unknown > 0 {
         text.push_str(&format!("not replayed: {} that named nothing known\n", found.unknown));

@@ -122,6 +122,7 @@ impl Gateway {
         }
         let Some(way) = way else {
             if let Some(failure) = self.held(&catalogue, call, &name) {
+                self.note_held(record, &catalogue, call, &name, &failure);
                 return Err(failure);
             }
             self.policy.count_unknown(&caller.principal);

@@ -19,6 +19,9 @@ use crate::telemetry::audit::{Asked, Ended, Record, Verdict};
 /// Results up to this size are asked whether they say of themselves that the tool failed; larger ones hold something.
 const MAX_ASKED: usize = 256 << 10;
 
+/// The reasons of pins that hold (contract §4).
+const HOLDS: [&str; 3] = ["pin-changed", "pin-pending", "server-quarantined"];
+
 /// Where the cap on refused requests stands.
 const ATTEMPTS: &str = "policy.attempts";
 
@@ -71,6 +74,23 @@ impl Gateway {
             Some((server, kind, native)) => self.note_hidden(record, caller, (server, kind, &native)),
             None => self.note_unseen(record),
         }
+    }
+
+    /// It is there, and its pin holds it back.
+    pub(super) fn note_held(
+        &self,
+        record: &mut Option<Record<'_>>,
+        catalogue: &Catalogue,
+        call: &Call,
+        name: &str,
+        failure: &Failure,
+    ) {
+        let Some(record) = record else { return };
+        if let Some((server, kind, native)) = self.hidden(catalogue, call, name) {
+            record.item(self.servers[server].key().as_str(), kind.as_str(), &native);
+        }
+        let hold = failure.reason().unwrap_or_default();
+        record.decided(&Verdict { pin: Some(hold), ..self.refusal("refuse", hold, None) });
     }
 
     /// The same of a resource that somebody wants to be told of.
@@ -201,7 +221,12 @@ pub(super) fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
         Ok(Outcome::Own(members)) => failed(members.ends_with(r#""isError":true"#)),
         Ok(Outcome::Task(_)) => word("task"),
         Ok(Outcome::Refused(Refused { .. })) => word("refused"),
-        Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+        Err(failure) => {
+            // A pin may turn out to hold only once its server is looked at, after policy had admitted the call.
+            let is_held = failure.reason().is_some_and(|reason| HOLDS.contains(&reason));
+            let word = if is_held { "refused" } else { "error" };
+            Ended { word, code: Some(failure.code), reason: failure.reason() }
+        }
     }
 }
 

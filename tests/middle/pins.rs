@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onegate::config::settings::{Additions, Launch, PinMode, PinSettings, Reach, ServerSettings};
+use onegate::config::settings::{Additions, AuditSettings, Launch, PinMode, PinSettings, Reach, ServerSettings};
 use onegate::ident::{Kind, Secret, ServerKey};
 use onegate::pins::artifact::reference;
 use onegate::pins::facet::{capabilities_hash, instructions_hash};
@@ -60,9 +60,12 @@ impl Shop {
 
     fn world_with(&self, servers: Vec<ServerSettings>) -> World {
         let (lock, state) = (self.path("onegate.lock"), self.path("state"));
+        let (file, place) = (self.path("audit.jsonl"), String::new());
+        let audit = AuditSettings { file, keep: Duration::from_secs(86_400), values: Vec::new(), place };
         World::with(servers, |settings| {
             settings.pins.lock = lock;
             settings.gateway.state = state;
+            settings.telemetry.audit = Some(audit);
         })
     }
 
@@ -388,6 +391,12 @@ async fn t_01_what_is_new_waits_for_a_review() {
         let error = refused(Era::Modern, &mut host, &mut a, "w").await;
         assert_eq!(error["data"], json!({"reason": "pin-pending", "server": "a"}));
         world.end().await;
+        //
+        let written = std::fs::read_to_string(shop.path("audit.jsonl")).unwrap();
+        let record = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let record = record.filter(|record| record["exposed"] == "a__w").last().unwrap();
+        let told = ["native", "verdict", "reason", "pin", "outcome"].map(|member| record[member].as_str().unwrap());
+        assert_eq!(told, ["w", "refuse", "pin-pending", "pin-pending", "refused"]);
     }
 }
 
