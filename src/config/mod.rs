@@ -37,6 +37,7 @@ pub use cases::{PolicyCase, policy_cases};
 pub use environment::Environment;
 pub use fault::{Fault, Faults, Note, Place};
 pub use load::{Flag, LoadOptions, Loaded, load};
+pub use moment::parse as moment;
 pub use period::parse as duration;
 pub use schema::json_schema;
 pub use serving::Serving;
