@@ -22,6 +22,7 @@ mod isolation;
 mod life;
 mod naming;
 mod paging;
+mod pins;
 mod policy;
 mod service;
 mod sight;
