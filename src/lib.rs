@@ -11,8 +11,7 @@
 //! | 6 | [`gateway`] | the only room that knows both sides |
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
-//! | 3 | [`telemetry`] | logs, the record of decisions |
-//! | 3 | [`telemetry`], [`adopt`] | logs; moving in from hosts and out again |
+//! | 3 | [`telemetry`], [`adopt`] | logs, the record of decisions; moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
 

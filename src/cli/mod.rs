@@ -2,8 +2,8 @@
 //!
 //! Results go to stdout, everything else to stderr. What a command prints for people it also prints as JSON.
 
-mod audit;
 mod ask;
+mod audit;
 mod call;
 mod check;
 mod demo;

@@ -4,8 +4,8 @@
 //! they prove (`d041_…`, `ver6_…`); `tests/CASES.md` is the table.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
-mod audit;
 mod adopt;
+mod audit;
 #[path = "../schema/checker.rs"]
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;
