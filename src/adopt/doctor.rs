@@ -154,7 +154,6 @@ fn hosts(loaded: &Loaded, ground: &Ground, found: &mut Vec<Finding>) {
             behind = behind.and(known);
         }
     }
-    let budget = loaded.settings.gateway.name_budget;
     for (path, looked) in read::machine(ground) {
         let about = path.display().to_string();
         let seen = match looked {
@@ -166,7 +165,9 @@ fn hosts(loaded: &Loaded, ground: &Ground, found: &mut Vec<Finding>) {
             }
         };
         let Some(host) = seen.host.filter(|_| !seen.ourselves.is_empty()) else { continue };
-        for (name, command) in seen.ourselves.iter().zip(&seen.commands) {
+        for (name, words) in seen.ourselves.iter().zip(&seen.commands) {
+            let command = words.first().map(String::as_str).unwrap_or_default();
+            let (budget, table) = budget(loaded, words);
             if command.contains('/') && !Path::new(command).exists() {
                 let message = format!("`{}` starts {}, which is not there", shown(name), shown(command));
                 found.push(finding("entry", &about, message, format!("`onegate install {}`", host.id)));
@@ -174,14 +175,14 @@ fn hosts(loaded: &Loaded, ground: &Ground, found: &mut Vec<Finding>) {
             let longest = host.longest_name(name);
             if budget > longest {
                 let message = format!(
-                    "{} takes names of ours up to {longest} characters, and gateway.name_budget is {budget}",
+                    "{} takes names of ours up to {longest} characters, and the name_budget of what it sees is {budget}",
                     host.title
                 );
                 found.push(finding(
                     "budget",
                     &about,
                     message,
-                    format!("set `name_budget = {}` under [gateway]", longest.max(24)),
+                    format!("set `name_budget = {}` under [{table}]", longest.max(24)),
                 ));
             }
         }
@@ -192,6 +193,18 @@ fn hosts(loaded: &Loaded, ground: &Ground, found: &mut Vec<Finding>) {
                 format!("`{}` is behind this gateway too, as `{key}`: the model sees its tools twice", shown(name));
             found.push(finding("twice", &about, message, format!("`onegate install {} --replace`", host.id)));
         }
+    }
+}
+
+/// How long a name may be that an entry of ours shows, and the table that says so.
+fn budget(loaded: &Loaded, words: &[String]) -> (usize, String) {
+    let wanted = words.iter().position(|word| word == "--profile").and_then(|at| words.get(at + 1));
+    let wanted = wanted.map_or("default", String::as_str);
+    let settings = &loaded.settings;
+    let own = settings.profiles.iter().find(|profile| profile.name == wanted).and_then(|profile| profile.name_budget);
+    match own {
+        Some(budget) => (budget, format!("profiles.{wanted}")),
+        None => (settings.gateway.name_budget, "gateway".to_owned()),
     }
 }
 

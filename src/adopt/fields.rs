@@ -13,13 +13,13 @@ use super::hosts::{Deadline, Host, Variables};
 use super::server::{Origin, Server};
 use super::text::{Piece, Text};
 
-/// Reads one server; the program, when it is this gateway itself.
-pub(super) fn server(title: &str, node: &Node, origin: Origin, host: Option<&Host>) -> Result<Server, String> {
+/// Reads one server; its program and arguments, when it is this gateway itself.
+pub(super) fn server(title: &str, node: &Node, origin: Origin, host: Option<&Host>) -> Result<Server, Vec<String>> {
     let server = read(host.map_or(Variables::Any, |host| host.variables), title, node, origin, host);
     let plain = |text: &Text| text.own().text;
-    let command = server.command.as_ref().map(plain).unwrap_or_default();
-    let first = server.args.first().map(plain);
-    if ours(&command, first.as_deref()) { Err(command) } else { Ok(server) }
+    let words: Vec<String> = server.command.iter().chain(&server.args).map(plain).collect();
+    let is_ours = words.split_first().is_some_and(|(command, args)| ours(command, args.first().map(String::as_str)));
+    if is_ours { Err(words) } else { Ok(server) }
 }
 
 /// Reads a server of no known host, whose variables are written so.

@@ -19,7 +19,7 @@ use super::read::{self, Unreadable};
 use super::secrets::{self, Instead, Lifted};
 use super::server::{Identity, Origin, Server};
 use super::text::Text;
-use super::{fields, lines};
+use super::{edit, fields, lines};
 
 /// What became of one server.
 pub struct Taken {
@@ -225,12 +225,22 @@ pub fn add(text: &str, key: &str, described: &Described) -> Result<String, Unrea
 /// Takes a server out, with the comments over it.
 pub fn remove(text: &str, key: &str) -> Result<String, Unreadable> {
     let mut document = document(text)?;
-    let rest = |text: &str| defined(text).map(|keys| keys.into_iter().filter(|known| known != key).collect::<Vec<_>>());
     // By its lines, where it has lines of its own and they are all there is of it.
-    if let Some(without) = lines::without_table(text, "servers", key, true)
-        && defined(&without).is_ok_and(|keys| rest(text).is_ok_and(|wanted| wanted == keys))
+    let without = lines::without_table(text, "servers", key, true);
+    let said = |text: &str| read::parse(text, Syntax::Toml).map(|root| edit::said(&root));
+    if let (Some(without), Ok(mut wanted)) = (without, said(text))
+        && let Some(servers) = wanted.get_mut("servers").and_then(serde_json::Value::as_object_mut)
+        && servers.remove(key).is_some()
     {
-        return Ok(without);
+        let last = servers.is_empty();
+        let now = said(&without);
+        if last && let Some(all) = wanted.as_object_mut() {
+            // Its own table went with it.
+            all.remove("servers");
+        }
+        if now.is_ok_and(|now| now == wanted) {
+            return Ok(without);
+        }
     }
     let servers = document.get_mut("servers").and_then(Item::as_table_like_mut);
     if servers.is_none_or(|servers| servers.remove(key).is_none()) {

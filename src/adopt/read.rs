@@ -50,8 +50,8 @@ pub struct Found {
     pub servers: Vec<Server>,
     /// Our own entries, which are left out: their names.
     pub ourselves: Vec<String>,
-    /// The programs that these start.
-    pub commands: Vec<String>,
+    /// What these start: program and arguments.
+    pub commands: Vec<Vec<String>>,
 }
 
 /// The bytes of a file, bounded.

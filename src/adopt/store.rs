@@ -4,7 +4,7 @@
 //! and by `cli` for our own files.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Why a file is not written.
@@ -70,11 +70,13 @@ impl Seen {
     pub fn write(&self, content: &[u8]) -> Result<Vec<PathBuf>, NotWritten> {
         self.check()?;
         let made = folders(self.path.parent().unwrap_or(Path::new("/")), 0o755)?;
-        let mode = match &self.content {
-            Some(_) => std::fs::metadata(&self.path)?.permissions().mode() & 0o7777,
-            None => 0o600,
-        };
-        put(&self.path, content, mode)?;
+        match &self.content {
+            Some(_) => {
+                let kind = std::fs::metadata(&self.path)?;
+                put_as(&self.path, content, kind.permissions().mode() & 0o7777, Some((kind.uid(), kind.gid())))?;
+            }
+            None => put(&self.path, content, 0o600)?,
+        }
         Ok(made)
     }
 
@@ -103,11 +105,24 @@ pub(super) fn folders(folder: &Path, mode: u32) -> io::Result<Vec<PathBuf>> {
 
 /// Writes a file beside and renames it, so that a reader sees all of it or none.
 pub(super) fn put(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    put_as(path, content, mode, None)
+}
+
+/// The same for a file that stays its owner's: root edits for others too.
+fn put_as(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = path.with_file_name(format!(".{name}.onegate-{}", std::process::id()));
     let written =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).and_then(|mut file| {
             file.write_all(content)?;
+            let own = file.metadata()?;
+            if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
+                let given = std::os::unix::fs::fchown(&file, Some(user), Some(group));
+                // A group that we are not of is lost with the old file; an owner never is.
+                if user != own.uid() {
+                    given?;
+                }
+            }
             file.set_permissions(std::fs::Permissions::from_mode(mode))?;
             file.sync_all()
         });

@@ -123,7 +123,12 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
     let ground = ground(&args.at.project)?;
     let state = options.environment.state_folder();
     let planned = install::install(&ground, &state, &wanted, args.replace.then_some((&behind, base.as_path())));
-    if loaded.sources.is_empty() {
+    if let (true, Some(candidate)) = (loaded.sources.is_empty(), &loaded.untrusted) {
+        let folder = shown(&candidate.folder.display().to_string());
+        out::say(&format!(
+            "onegate: {folder}/onegate.toml is not trusted, so the host will see no tools: see `onegate trust`"
+        ));
+    } else if loaded.sources.is_empty() {
         out::say(
             "onegate: there is no configuration yet, so the host will see no tools; `onegate import --merge` or `onegate init` makes one",
         );

@@ -264,3 +264,13 @@ fn the_same_server_of_two_hosts_is_taken_over_once_under_its_plain_key() {
     assert_eq!(taken[0].key.as_deref(), Some("github"));
     assert!(toml.contains("${file:secrets/github.KEY-2}"), "{toml}");
 }
+
+#[test]
+fn the_page_names_every_host() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/adopt.md")).unwrap();
+    for host in HOSTS {
+        assert!(page.contains(&format!("`{}`", host.id)) && page.contains(host.title), "{}", host.id);
+        let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", host.id)));
+        assert!(row.is_none_or(|row| row.contains(host.tested)), "{}: by what?", host.id);
+    }
+}

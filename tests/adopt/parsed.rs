@@ -11,7 +11,7 @@ pub(crate) fn json(text: &str) -> Value {
             J::String(text) => text.into_owned().into(),
             J::Number(number) => serde_json::from_str(number).unwrap(),
             J::Boolean(truth) => truth.into(),
-            J::Object(object) => object.into_iter().map(|(name, inner)| (name.to_owned(), value(inner))).collect(),
+            J::Object(object) => object.into_iter().map(|(name, inner)| (name.into_owned(), value(inner))).collect(),
             J::Array(array) => array.into_iter().map(value).collect(),
             J::Null => Value::Null,
         }
@@ -59,7 +59,7 @@ pub(crate) fn words(host: &Host, entry: &Value) -> Vec<String> {
         match value {
             Value::Array(items) => items.iter().map(|item| item.as_str().unwrap().to_owned()).collect(),
             Value::String(text) => vec![text.clone()],
-            other => panic!("{other}"),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => panic!("{value}"),
         }
     };
     match host.entry {
