@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 use super::{Common, load, out, who};
+use crate::config::moment;
 use crate::config::settings::Settings;
 use crate::ident::{Kind, Principal};
 use crate::policy::{Clock, Extent, Policy, Reason};
@@ -119,12 +123,13 @@ pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
-    let policy = Policy::compile(&settings, &Clock::default())
+    let then = Then::default();
+    let policy = Policy::compile(&settings, &then.clock())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
     let mut found = Found::default();
     for file in files {
-        replay(file, &settings, &policy, &mut found).with_context(|| shown_str(&file.display().to_string()))?;
+        replay(file, &settings, &policy, &then, &mut found).with_context(|| shown_str(&file.display().to_string()))?;
     }
     for broken in verify(files)?.into_iter().filter_map(|report| report.broken) {
         let file = shown_str(&broken.file.display().to_string());
@@ -141,7 +146,25 @@ pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::
     Ok(if found.changed.is_empty() { Exit::Fine } else { Exit::Failed })
 }
 
-fn replay(file: &Path, settings: &Settings, policy: &Policy, found: &mut Found) -> anyhow::Result<()> {
+/// The time of a record: rules that hold at certain times are asked as of then.
+#[derive(Default)]
+struct Then(Arc<AtomicU64>);
+
+impl Then {
+    fn clock(&self) -> Clock {
+        let seconds = Arc::clone(&self.0);
+        Clock::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)))
+    }
+
+    fn set(&self, record: &Value) {
+        let time = record["time"].as_str().and_then(moment);
+        if let Some(since) = time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+            self.0.store(since.as_secs(), Ordering::Relaxed);
+        }
+    }
+}
+
+fn replay(file: &Path, settings: &Settings, policy: &Policy, then: &Then, found: &mut Found) -> anyhow::Result<()> {
     let mut lines = Lines::open(file)?;
     let mut values: Vec<String> = Vec::new();
     while let Some(raw) = lines.next_line()? {
@@ -155,6 +178,7 @@ fn replay(file: &Path, settings: &Settings, policy: &Policy, found: &mut Found) 
             }
             continue;
         }
+        then.set(&record);
         one(&record, &values, (settings, policy), found);
     }
     Ok(())
@@ -219,11 +243,12 @@ fn extent(method: &str, kind: Kind) -> Extent {
 /// The principal with the groups that this configuration gives it; one that it does not know, with those of then.
 fn principal(settings: &Settings, record: &Value, name: &str) -> Option<Principal> {
     let of_key = |key: &str| settings.auth.keys.iter().any(|known| known.name == key);
-    let groups = (!name.strip_prefix("key:").is_some_and(of_key)).then(|| {
-        let then = record["groups"].as_array().into_iter().flatten();
-        then.filter_map(Value::as_str).map(str::to_owned).collect()
-    });
-    who::principal(settings, name, groups).ok()
+    let then = |member: &str| {
+        let then = record[member].as_array().into_iter().flatten();
+        then.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let groups = (!name.strip_prefix("key:").is_some_and(of_key)).then(|| then("groups"));
+    Some(who::principal(settings, name, groups).ok()?.scoped(&then("scopes")))
 }
 
 fn decide(
@@ -347,5 +372,38 @@ mod tests {
         put(&mut root, "/c", &json!("text"));
         put(&mut root, "/c/d", &json!(2));
         assert_eq!(root, json!({"a/b": {"0": 1}, "c": "text"}));
+    }
+
+    #[test]
+    fn times_and_scopes_are_those_of_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        let config = "[servers.a]\nurl = \"http://127.0.0.1:1/\"\n[policy]\ndefault = \"deny\"\n[[policy.rule]]\n\
+                      effect = \"allow\"\nwho = [\"scope:use\"]\ntarget = [\"a/tool/*\"]\n\
+                      time = { hours = \"08:00-18:00\", zone = \"+01:00\" }\n";
+        std::fs::write(&file, config).unwrap();
+        let options = crate::config::LoadOptions {
+            files: vec![file],
+            environment: crate::config::Environment::from_iter([("HOME", folder.path())]),
+            cwd: folder.path().to_owned(),
+            etc: folder.path().join("etc"),
+            flags: Vec::new(),
+        };
+        let settings = crate::config::load(&options).unwrap_or_else(|faults| panic!("{faults}")).settings;
+        let then = Then::default();
+        let policy = Policy::compile(&settings, &then.clock()).unwrap();
+        for (time, scope, verdict) in [
+            ("2026-11-30T07:00:00.001Z", "use", "allow"),
+            ("2026-11-30T06:59:59.999Z", "use", "hidden"),
+            ("2026-11-30T16:59:59.999Z", "use", "allow"),
+            ("2026-11-30T07:00:00.001Z", "other", "hidden"),
+        ] {
+            let record = json!({"time": time, "principal": "user:42", "groups": [], "scopes": [scope], "server": "a",
+                "kind": "tool", "native": "t", "method": "tools/call", "verdict": verdict, "shape": shape(b"{}")});
+            let mut found = Found::default();
+            then.set(&record);
+            one(&record, &[], (&settings, &policy), &mut found);
+            assert_eq!(found.same, 1, "{record}");
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn problem(text: &str) -> Option<String> {
 }
 
 /// Reads one moment; from 1970 on.
-pub(super) fn parse(text: &str) -> Option<SystemTime> {
+pub fn parse(text: &str) -> Option<SystemTime> {
     let read: Datetime = text.parse().ok()?;
     let date = read.date?;
     let days = days(i64::from(date.year), i64::from(date.month), i64::from(date.day));

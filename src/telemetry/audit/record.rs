@@ -77,14 +77,14 @@ impl Audit {
         moment::push(&mut line, SystemTime::now());
         line.extend_from_slice(b"\",\"principal\":");
         push_text(&mut line, asked.caller.principal.as_str(), MAX_NAME);
-        line.extend_from_slice(b",\"groups\":[");
-        for (n, group) in asked.caller.principal.groups().take(MAX_GROUPS).enumerate() {
-            if n > 0 {
-                line.push(b',');
-            }
-            push_text(&mut line, group, MAX_NAME);
+        line.extend_from_slice(b",\"groups\":");
+        push_texts(&mut line, asked.caller.principal.groups());
+        // Keys have none.
+        if asked.caller.principal.scopes().next().is_some() {
+            line.extend_from_slice(b",\"scopes\":");
+            push_texts(&mut line, asked.caller.principal.scopes());
         }
-        line.extend_from_slice(b"],\"session\":\"");
+        line.extend_from_slice(b",\"session\":\"");
         line.extend_from_slice(self.process.as_bytes());
         if let Some(session) = asked.caller.session {
             // Writing into memory cannot fail.
@@ -95,6 +95,17 @@ impl Audit {
         push_member(&mut line, "exposed", asked.exposed);
         Record { audit: self, began: Instant::now(), line, named: false, decided: false, refused: false }
     }
+}
+
+fn push_texts<'a>(line: &mut Vec<u8>, texts: impl Iterator<Item = &'a str>) {
+    line.push(b'[');
+    for (n, text) in texts.take(MAX_GROUPS).enumerate() {
+        if n > 0 {
+            line.push(b',');
+        }
+        push_text(line, text, MAX_NAME);
+    }
+    line.push(b']');
 }
 
 impl Record<'_> {
