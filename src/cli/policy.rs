@@ -8,11 +8,11 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
-use super::who::{self, Wanted};
+use super::who::{self, Then, Wanted};
 use super::{Common, load, out, replay};
 use crate::config::settings::{Effect, Settings};
 use crate::config::{PolicyCase, policy_cases};
-use crate::policy::{Clock, Policy};
+use crate::policy::Policy;
 use crate::shown::shown_str;
 
 /// Flags of `policy`.
@@ -60,10 +60,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(cases) => cases,
         Err(faults) => return load::tell(*json, &faults.0),
     };
-    let policy = Policy::compile(&settings, &Clock::wall())
+    let then = Then::default();
+    let policy = Policy::compile(&settings, &then.clock())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
-    let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy))).collect();
+    let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy, &then))).collect();
     let failed = results.iter().filter(|(_, result)| !result.ok).count();
     if *json {
         let cases: Vec<_> = results.iter().map(|(case, result)| as_json(case, result)).collect();
@@ -103,7 +104,8 @@ impl Outcome {
 }
 
 /// Decides as if shadow mode were off: the table is about what will be refused.
-fn check(case: &PolicyCase, settings: &Settings, policy: &Policy) -> Outcome {
+fn check(case: &PolicyCase, settings: &Settings, policy: &Policy, then: &Then) -> Outcome {
+    then.set(case.at);
     let asked = who::principal(settings, &case.who, case.groups.clone())
         .and_then(|principal| Ok((principal.scoped(&case.scopes), who::wanted(settings, &case.target)?)));
     let (principal, target) = match asked {
@@ -168,9 +170,10 @@ mod tests {
             std::fs::write(&file, format!("{SERVERS}{config}")).unwrap();
             std::fs::write(&table, cases).unwrap();
             let loaded = load(&options(folder.path(), file)).unwrap_or_else(|faults| panic!("{title}: {faults}"));
-            let policy = Policy::compile(&loaded.settings, &Clock::default()).unwrap();
+            let then = Then::default();
+            let policy = Policy::compile(&loaded.settings, &then.clock()).unwrap();
             for case in policy_cases(&table).unwrap_or_else(|faults| panic!("{title}: {faults}")) {
-                let outcome = check(&case, &loaded.settings, &policy);
+                let outcome = check(&case, &loaded.settings, &policy, &then);
                 assert!(outcome.ok, "{title}, line {:?}: {}", case.place.line, outcome.told());
             }
             count += 1;
@@ -186,6 +189,14 @@ default = "deny"
 effect = "allow"
 target = ["files/*/*"]
 where = [{ pointer = "/path", path_under = ["/srv"] }]
+[[policy.rule]]
+effect = "allow"
+who = ["scope:use"]
+target = ["tickets/tool/*"]
+time = { hours = "08:00-18:00", zone = "+01:00" }
+[[policy.rule]]
+effect = "deny"
+target = ["tickets/capability/sampling"]
 [servers.files.override.read]
 fixed = { path = "/srv/a" }
 [servers.files.override.gone]
@@ -206,15 +217,40 @@ expect = "deny"
 target = "files/resource/x:1"
 args = { path = "/srv/a" }
 expect = "deny"
+[[case]]
+as = "user:42"
+scopes = ["use"]
+at = "2026-11-30T07:00:00Z"
+target = "tickets/tool/x"
+expect = "allow"
+[[case]]
+as = "user:42"
+scopes = ["use"]
+at = "2026-11-30T06:59:59Z"
+target = "tickets/tool/x"
+expect = "deny"
+[[case]]
+as = "user:42"
+at = "2026-11-30T07:00:00Z"
+target = "tickets/tool/x"
+expect = "deny"
+[[case]]
+target = "tickets/capability/sampling"
+expect = "deny"
+reason = "capability-withheld"
+[[case]]
+target = "tickets/capability/roots"
+expect = "allow"
 "#;
         let folder = tempfile::tempdir().unwrap();
         let (file, table) = (folder.path().join("c.toml"), folder.path().join("cases.toml"));
         std::fs::write(&file, format!("{SERVERS}{config}")).unwrap();
         std::fs::write(&table, cases).unwrap();
         let loaded = load(&options(folder.path(), file)).unwrap();
-        let policy = Policy::compile(&loaded.settings, &Clock::default()).unwrap();
+        let then = Then::default();
+        let policy = Policy::compile(&loaded.settings, &then.clock()).unwrap();
         for case in policy_cases(&table).unwrap() {
-            let outcome = check(&case, &loaded.settings, &policy);
+            let outcome = check(&case, &loaded.settings, &policy, &then);
             assert!(outcome.ok, "line {:?}: {}", case.place.line, outcome.told());
         }
     }

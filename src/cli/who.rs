@@ -2,6 +2,8 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use super::exit::Exit;
 use super::out;
@@ -9,6 +11,7 @@ use crate::catalog::Given;
 use crate::config::keys;
 use crate::config::settings::Settings;
 use crate::ident::{Capability, Kind, Principal};
+use crate::policy::Clock;
 use crate::shown::shown_str;
 
 /// Holds the token of this installation.
@@ -78,6 +81,26 @@ pub(super) fn principal(settings: &Settings, name: &str, groups: Option<Vec<Stri
     Principal::parse(name, &groups).ok_or_else(|| {
         format!("{:?} is no principal; there are key:NAME, user:SUB, stdio, stdio:NAME and anonymous", shown_str(name))
     })
+}
+
+/// The time for which decisions are asked, where that is another than now: rules may hold at certain times.
+#[derive(Default)]
+pub(super) struct Then(Arc<Mutex<Option<SystemTime>>>);
+
+impl Then {
+    /// What tells the time.
+    pub(super) fn clock(&self) -> Clock {
+        let then = Arc::clone(&self.0);
+        Clock::new(move || {
+            let then = then.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(SystemTime::now);
+            then.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+        })
+    }
+
+    /// From now on it is this time; nothing = the present.
+    pub(super) fn set(&self, then: Option<SystemTime>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = then;
+    }
 }
 
 /// What a question is about.

@@ -4,9 +4,11 @@
 //! Called by `cli`.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::check::{Check, Shape, not_empty};
 use super::fault::{Fault, Faults, Place};
+use super::moment;
 use super::rules;
 use super::settings::Effect;
 use super::tree::{self, Node, Pos, Value};
@@ -21,6 +23,8 @@ pub struct PolicyCase {
     pub groups: Option<Vec<String>>,
     /// What its token was given for.
     pub scopes: Vec<String>,
+    /// When; `None` = now.
+    pub at: Option<SystemTime>,
     /// `<server>/<kind>/<native name>`.
     pub target: String,
     /// The arguments, a raw object.
@@ -37,6 +41,7 @@ static CASE: Shape = Shape::Table(&[
     ("as", Shape::Text(not_empty)),
     ("groups", Shape::Texts(not_empty)),
     ("scopes", Shape::Texts(not_empty)),
+    ("at", Shape::Text(moment::problem)),
     ("target", Shape::Text(rules::literal_problem)),
     ("args", Shape::Json),
     ("expect", Shape::Word { words: &["allow", "deny"], later: &[] }),
@@ -90,6 +95,7 @@ pub fn policy_cases(path: &Path) -> Result<Vec<PolicyCase>, Faults> {
             who: text("as").unwrap_or_else(|| "stdio".to_owned()),
             groups: texts("groups"),
             scopes: texts("scopes").unwrap_or_default(),
+            at: text("at").as_deref().and_then(moment::parse),
             target: target.unwrap_or_default(),
             arguments: node.get("args").map_or_else(|| "{}".to_owned(), |args| json(args).to_string()),
             expect: if expect.as_deref() == Some("allow") { Effect::Allow } else { Effect::Deny },
