@@ -41,7 +41,6 @@ pub use fault::{Fault, Faults, Note, Place};
 pub(crate) use ground::names_a_secret;
 pub(crate) use host::{STREAMABLE, keys, ours, servers_member};
 pub use load::{Flag, LoadOptions, Loaded, load, load_as_if};
-pub use load::{Flag, LoadOptions, Loaded, load};
 pub use moment::parse as moment;
 pub use period::parse as duration;
 pub use schema::json_schema;
