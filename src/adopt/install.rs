@@ -217,6 +217,12 @@ pub fn install(
     for name in found.ourselves.iter().filter(|name| **name != wanted.name) {
         notes.push(format!("`{name}` starts this gateway too, so the model would see every tool twice"));
     }
+    if wanted.host.writes_itself && wanted.scope == Scope::User {
+        notes.push(format!("{} writes this file itself while it runs: quit it first", wanted.host.title));
+    }
+    if let Some(most) = wanted.host.most_tools {
+        notes.push(format!("{} takes {most} tools at most; `onegate tools` counts yours", wanted.host.title));
+    }
     let memory = Memory::of(state, &file_at, &wanted.name);
     let remembered = memory.recall()?.filter(|(record, _)| record.after == hash(&before));
     if known == Some(&ours.json()) && moved.is_empty() {
