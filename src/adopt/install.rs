@@ -261,8 +261,8 @@ pub fn install(
         replaced,
     };
     if seen.content.is_none() {
-        let folder = file_at.parent().is_some_and(Path::is_dir);
-        let there = if folder { "" } else { ", and nor was its folder: is it installed?" };
+        let strange = wanted.scope == Scope::User && !file_at.parent().is_some_and(Path::is_dir);
+        let there = if strange { ", nor its folder: is it installed?" } else { "" };
         notes.push(format!("{} had no such file{there}", wanted.host.title));
     }
     Ok(Todo::Change(Box::new(Plan {
