@@ -217,6 +217,12 @@ pub fn install(
     for name in found.ourselves.iter().filter(|name| **name != wanted.name) {
         notes.push(format!("`{name}` starts this gateway too, so the model would see every tool twice"));
     }
+    if wanted.host.writes_itself && wanted.scope == Scope::User {
+        notes.push(format!("{} writes this file itself while it runs: quit it first", wanted.host.title));
+    }
+    if let Some(most) = wanted.host.most_tools {
+        notes.push(format!("{} takes {most} tools at most; `onegate tools` counts yours", wanted.host.title));
+    }
     let memory = Memory::of(state, &file_at, &wanted.name);
     let remembered = memory.recall()?.filter(|(record, _)| record.after == hash(&before));
     if known == Some(&ours.json()) && moved.is_empty() {
@@ -255,8 +261,8 @@ pub fn install(
         replaced,
     };
     if seen.content.is_none() {
-        let folder = file_at.parent().is_some_and(Path::is_dir);
-        let there = if folder { "" } else { ", and nor was its folder: is it installed?" };
+        let strange = wanted.scope == Scope::User && !file_at.parent().is_some_and(Path::is_dir);
+        let there = if strange { ", nor its folder: is it installed?" } else { "" };
         notes.push(format!("{} had no such file{there}", wanted.host.title));
     }
     Ok(Todo::Change(Box::new(Plan {

@@ -83,7 +83,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             }
         }
     }
-    if failed {
+    // Of all that is found here, one that is broken keeps nobody from the others.
+    if failed && args.target.is_some() {
         return Ok(Exit::Usage);
     }
     let merging = args.merge;

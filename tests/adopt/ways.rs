@@ -116,20 +116,26 @@ fn there_and_back(world: &World, host: &'static Host, scope: Scope, text: &str, 
 
 #[test]
 fn every_host_on_every_platform_gets_its_bytes_back() {
-    let mut count = 0;
-    for host in HOSTS {
+    let one = |host: &'static Host| {
+        let mut count = 0;
         for platform in Platform::ALL {
             let world = World::new(platform);
             let mut looks = looks(&sample(host).0, host.file(Scope::User).unwrap().syntax);
             // How it looks does not hang on where it is.
-            looks.truncate(if platform == Platform::Linux { looks.len() } else { 2 });
+            looks.truncate(if platform == Platform::Linux { looks.len() } else { 1 });
             for (look, text) in looks {
                 there_and_back(&world, host, Scope::User, &text, &format!("{} {platform:?} {look}", host.id));
                 count += 1;
             }
         }
-    }
-    assert!(count >= 12 * (7 + 2 + 2));
+        count
+    };
+    // Most of the time is the disk's.
+    let count: usize = std::thread::scope(|scope| {
+        let all: Vec<_> = HOSTS.iter().map(|host| scope.spawn(move || one(host))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert!(count >= 12 * (7 + 1 + 1));
 }
 
 #[test]
