@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Gateway, Sight};
 use crate::catalog::tokens::estimate;
-use crate::config::settings::Reach;
+use crate::config::settings::{PinMode, Reach};
 use crate::downstream::{Server, State};
 use crate::ident::Kind;
 use crate::protocol::version::{Era, Revision};
@@ -54,6 +54,20 @@ pub struct ServerStatus {
     pub last_error: Option<String>,
     /// Whether the gateway is not ready without it.
     pub required: bool,
+    /// How it stands to what was reviewed.
+    pub pins: PinStatus,
+}
+
+/// How a server stands to what was reviewed.
+#[derive(Debug, Serialize)]
+pub struct PinStatus {
+    /// `off`, `warn` or `enforce`.
+    pub mode: &'static str,
+    /// How many of its entries are not as reviewed, or new.
+    pub drift: usize,
+    /// Why nothing of it is approved, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<&'static str>,
 }
 
 /// What a profile shows to everybody.
@@ -89,6 +103,7 @@ impl Gateway {
         let now = |server: &std::sync::Arc<Server>| ServerNow {
             state: word(&server.state().borrow()),
             restarts: server.restarts(),
+            drift: self.pin_status(server).drift,
         };
         let servers: Vec<_> = self.servers.iter().map(now).collect();
         self.metrics.render(&servers, &self.profiles_now())
@@ -122,6 +137,15 @@ impl Gateway {
         self.profiles.iter().enumerate().map(now).collect()
     }
 
+    fn pin_status(&self, server: &Server) -> PinStatus {
+        let (mode, at) = (server.settings().pin.mode, server.index());
+        if mode == PinMode::Off {
+            return PinStatus { mode: mode.as_str(), drift: 0, quarantine: None };
+        }
+        let quarantine = self.pins.quarantine(at).map(|why| why.code());
+        PinStatus { mode: mode.as_str(), drift: self.pins.drifted(at), quarantine }
+    }
+
     fn server_status(&self, server: &Server) -> ServerStatus {
         let state = server.state().borrow().clone();
         let (mut revision, mut process, mut until) = (None, None, None);
@@ -149,6 +173,7 @@ impl Gateway {
             retry_after_ms: wait.map(|wait| u64::try_from(wait).unwrap_or(u64::MAX)),
             last_error: why.or_else(|| server.last_error()),
             required: server.settings().required,
+            pins: self.pin_status(server),
         }
     }
 }

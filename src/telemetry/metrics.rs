@@ -75,6 +75,7 @@ struct Server {
     seconds: Histogram,
     overhead: Histogram,
     in_flight: Gauge,
+    drift: Gauge,
     restarts: Counter<u64, AtomicU64>,
 }
 
@@ -84,6 +85,8 @@ pub struct ServerNow {
     pub state: &'static str,
     /// How often it was started again.
     pub restarts: u64,
+    /// How many of its entries are not as reviewed.
+    pub drift: usize,
 }
 
 impl ServerNow {
@@ -109,6 +112,7 @@ impl Metrics {
         let seconds = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
         let overhead = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
         let in_flight = Family::<OfServer, Gauge>::default();
+        let drift = Family::<OfServer, Gauge>::default();
         let restarts = Family::<OfServer, Counter>::default();
         let servers = servers.iter().map(|key| {
             let key = Arc::new(key.to_string());
@@ -118,6 +122,7 @@ impl Metrics {
                 seconds: seconds.get_or_create_owned(&label),
                 overhead: overhead.get_or_create_owned(&label),
                 in_flight: in_flight.get_or_create_owned(&label),
+                drift: drift.get_or_create_owned(&label),
                 restarts: restarts.get_or_create_owned(&label),
             }
         });
@@ -139,6 +144,7 @@ impl Metrics {
         registry.register("in_flight", "Requests that a server works on", in_flight);
         registry.register("server_state", "1 for where a server stands, 0 for all else", metrics.states.clone());
         registry.register("restarts", "How often a server was started again", restarts);
+        registry.register("pin_drift", "Entries of a server that are not as reviewed", drift);
         registry.register("catalogue_items", "What a profile shows to everybody", metrics.items.clone());
         registry.register("catalogue_tokens", "What its lists cost a model, estimated", metrics.tokens.clone());
         Self { registry, ..metrics }
@@ -174,14 +180,15 @@ impl Metrics {
 
     /// All numbers as text; servers in the order of the settings.
     pub fn render(&self, servers: &[ServerNow], profiles: &[ProfileNow]) -> String {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for (server, now) in self.servers.iter().zip(servers) {
             for state in ServerNow::STATES {
                 let label = InState { server: Arc::clone(&server.key), state };
                 self.states.get_or_create(&label).set(i64::from(state == now.state));
             }
+            server.drift.set(count(now.drift));
             server.restarts.inner().store(now.restarts, Ordering::Relaxed);
         }
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for now in profiles {
             for kind in Kind::ALL {
                 let label = Items { profile: now.name.clone(), kind: kind.as_str() };
@@ -278,7 +285,7 @@ mod tests {
         drop(metrics.begin("prompts/get"));
         metrics.refused(Some(0), "rate-limited");
         assert_eq!(metrics.in_flight(1), 0);
-        let servers = [("ready", 3), ("idle", 0)].map(|(state, restarts)| ServerNow { state, restarts });
+        let servers = [("ready", 3), ("idle", 0)].map(|(state, restarts)| ServerNow { state, restarts, drift: 2 });
         let profiles = [ProfileNow { name: "default".to_owned(), items: [5, 0, 2, 1], tokens: 1234 }];
         let text = metrics.render(&servers, &profiles);
         for line in [
@@ -290,6 +297,7 @@ mod tests {
             r#"onegate_server_state{server="a",state="ready"} 1"#,
             r#"onegate_server_state{server="a",state="broken"} 0"#,
             r#"onegate_restarts_total{server="a"} 3"#,
+            r#"onegate_pin_drift{server="a"} 2"#,
             r#"onegate_catalogue_items{profile="default",kind="tool"} 5"#,
             r#"onegate_catalogue_tokens{profile="default"} 1234"#,
             r#"onegate_request_seconds_count{server="b"} 2"#,
