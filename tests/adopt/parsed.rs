@@ -37,6 +37,9 @@ fn toml(item: &toml_edit::Item) -> Value {
     if let Some(table) = item.as_table_like() {
         return table.iter().map(|(name, item)| (name.to_owned(), toml(item))).collect();
     }
+    if let Some(tables) = item.as_array_of_tables() {
+        return tables.iter().map(|table| toml(&toml_edit::Item::Table(table.clone()))).collect();
+    }
     if let Some(array) = item.as_array() {
         return array.iter().map(|value| toml(&toml_edit::Item::Value(value.clone()))).collect();
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use onegate::adopt::hosts::{self, HOSTS, Host, Scope, Syntax};
 use onegate::adopt::install::Todo;
 use onegate::adopt::place::Platform;
+use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::{ARGS, World, parsed, plan, refusal, sample};
@@ -355,6 +356,113 @@ fn it_is_taken_out_where_it_was_put_though_a_newer_place_came() {
     plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "{ }");
     assert_eq!(std::fs::read_to_string(&new).unwrap(), "{}");
+}
+
+/// Words of the three formats, thrown together: what comes of them is refused, or says what was meant.
+const WORDS: [(&str, &[&str]); 4] = [
+    (
+        "cursor",
+        &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ":",
+            ",",
+            "\"mcpServers\"",
+            "\"a\"",
+            "{}",
+            "1",
+            "null",
+            "// c\n",
+            "/* c */",
+            "\n",
+            " ",
+            "\r\n",
+        ],
+    ),
+    (
+        "codex",
+        &[
+            "[mcp_servers]\n",
+            "[mcp_servers.a]\n",
+            "[mcp_servers.onegate]\n",
+            "[[x]]\n",
+            "a = 1\n",
+            "mcp_servers.b = {}\n",
+            "# c\n",
+            "\n",
+            "x = [\n",
+            "]\n",
+            " ",
+            "\"\"\"\n",
+        ],
+    ),
+    (
+        "goose",
+        &[
+            "extensions:",
+            "\n",
+            "\n  a:",
+            "\n    cmd: x",
+            "\n  onegate:\n    cmd: onegate\n    args: [run]",
+            " {}",
+            " # c",
+            "\n# c\n",
+            "\nb: |\n  t\n",
+            "---\n",
+            "...\n",
+            " &x",
+            "\n\t",
+        ],
+    ),
+    (
+        "continue",
+        &[
+            "mcpServers:",
+            "\n",
+            "\n  - name: a",
+            "\n- name: b",
+            "\n    command: x",
+            " []",
+            " # c",
+            "\nz:\n  - name: q",
+            "\n  -\n    name: c",
+            "\"",
+            "- ",
+        ],
+    ),
+];
+
+proptest! {
+    #[test]
+    fn thrown_together_files_are_edited_rightly_or_not_at_all(
+        format in 0..WORDS.len(),
+        picks in proptest::collection::vec(0..100_usize, 0..14),
+    ) {
+        let (host, words) = WORDS[format];
+        let host = hosts::named(host).unwrap();
+        let text: String = picks.iter().map(|pick| words[pick % words.len()]).collect();
+        let world = World::new(Platform::Linux);
+        let path = world.put(host, Scope::User, text.as_bytes());
+        if let Ok(Todo::Change(plan)) = world.install(host, Scope::User) {
+            plan.carry_out().unwrap();
+            let after = std::fs::read_to_string(&path).unwrap();
+            let file = host.file(Scope::User).unwrap();
+            let said = parsed::file(&after, file.syntax);
+            prop_assert!(parsed::server(&said, file.servers, "onegate").is_some(), "{after}");
+            std::fs::write(&path, format!("{after}\n")).unwrap();
+            plan_or_refused(world.uninstall(host, Scope::User));
+        }
+        let now = std::fs::read_to_string(&path).unwrap();
+        prop_assert!(!now.contains("one gate/onegate") || now.contains(&text), "{now}");
+    }
+}
+
+fn plan_or_refused(todo: Result<Todo, onegate::adopt::install::Refused>) {
+    if let Ok(Todo::Change(plan)) = todo {
+        plan.carry_out().unwrap();
+    }
 }
 
 #[test]
