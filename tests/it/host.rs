@@ -487,11 +487,6 @@ impl Host {
         until(&format!("stderr holds {text:?}"), PATIENCE, || self.stderr().contains(text));
     }
 
-    /// The folder that it runs in, for other commands beside it.
-    pub(crate) fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
     /// What a fake was sent, line by line.
     pub(crate) fn received(&self, key: &str) -> Vec<String> {
         let text = std::fs::read(self.path(&format!("{key}.json.received"))).unwrap_or_default();
