@@ -449,10 +449,8 @@ fn candidates<'a>(parts: &[&Contribution<'a>], kind: Kind, policy: &Policy, view
                 Some(Hidden::NotInProfile)
             } else if part.http && definition.is_badly_annotated() {
                 Some(Hidden::BadHeader)
-            } else if let Some(hold) = &definition.hold {
-                Some(Hidden::Pinned(hold.code()))
             } else {
-                None
+                definition.hold.as_ref().map(|hold| Hidden::Pinned(hold.code()))
             };
             Candidate { site, item, definition, terms, hidden }
         }));

@@ -50,6 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let policy = Policy::compile(&settings, &Clock::wall())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
+    super::pins::approve(&settings, &policy);
     let (hidden, told) = match target {
         Wanted::Item(target) => {
             let (hidden, arguments) = who::overridden(&settings, target, arguments);

@@ -64,6 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let policy = Policy::compile(&settings, &then.clock())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
+    super::pins::approve(&settings, &policy);
     let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy, &then))).collect();
     let failed = results.iter().filter(|(_, result)| !result.ok).count();
     if *json {

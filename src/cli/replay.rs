@@ -125,6 +125,7 @@ pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::
     let policy = Policy::compile(&settings, &then.clock())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
         .context("the rules cannot be compiled")?;
+    super::pins::approve(&settings, &policy);
     let mut found = Found::default();
     for file in files {
         replay(file, &settings, &policy, &then, &mut found).with_context(|| shown_str(&file.display().to_string()))?;

@@ -138,16 +138,6 @@ impl Rules<'_, '_> {
             .filter_map(|(n, condition)| self.condition(&format!("{path}.where[{n}]"), condition, faulty))
             .collect();
         let annotations = annotations(&written.annotations);
-        if !annotations.is_empty() {
-            let message = "nothing is approved yet, as there is no lock: an allow rule with `annotations` allows \
-                           nothing, a deny rule denies everything that it names";
-            self.note(&path, message);
-        }
-        if written.min_level.is_some() {
-            let message = "nothing is verified yet, as there is no lock: an allow rule with `min_level` allows nothing, a \
-                           deny rule denies everything that it names";
-            self.note(&path, message);
-        }
         let time = self.time(&join(&path, "time"), &written.time, faulty);
         if self.faults.len() > before {
             return None;

@@ -27,8 +27,11 @@ pub enum Look {
 pub struct Looked {
     kinds: watch::Sender<u8>,
     /// By kind: after how many changes it was compared, and what is not as reviewed.
-    own: Mutex<[Option<(u64, Arc<HashSet<String>>)>; 4]>,
+    own: Mutex<[Option<Found>; 4]>,
 }
+
+/// After how many changes, and what.
+type Found = (u64, Arc<HashSet<String>>);
 
 const fn bit(kind: Kind) -> u8 {
     1 << kind.index()

@@ -309,13 +309,12 @@ impl Lists {
                     }
                 }
                 servers = self.pins.changes() => {
-                    let changed = servers.iter().filter(|server| self.pin_again(**server)).count() > 0;
+                    self.policy.approve(self.pins.approved());
+                    servers.iter().for_each(|server| self.pin_again(*server));
                     servers.iter().for_each(|server| pins_changed(*server));
-                    if changed {
-                        let now = Instant::now();
-                        let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
-                        tell = Some((now + QUIET, latest));
-                    }
+                    let now = Instant::now();
+                    let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
+                    tell = Some((now + QUIET, latest));
                 }
                 Some(Apart { server, client, change }) = apart.recv() => match change {
                     Change::Lists => look_again(),
@@ -404,8 +403,8 @@ impl Lists {
         taken
     }
 
-    /// Asks the pins of a server anew; whether that shows something else.
-    fn pin_again(&self, server: usize) -> bool {
+    /// Asks the pins of a server anew.
+    fn pin_again(&self, server: usize) {
         let lists: [_; 4] = std::array::from_fn(|kind| self.parts()[server].lists[kind].live.clone());
         let graded: Vec<_> = Kind::ALL
             .into_iter()
@@ -418,7 +417,6 @@ impl Lists {
         let mut parts = self.parts();
         let part = &mut parts[server];
         part.pin(&self.pins, server);
-        let mut changed = false;
         for ((its, live), pinned) in part.lists.iter_mut().zip(&lists).zip(graded) {
             // One that came meanwhile was compared with the same lock.
             let same = match (&its.live, live) {
@@ -427,14 +425,13 @@ impl Lists {
                 _ => false,
             };
             if same {
-                changed |= its.show(&self.places[server], live.as_ref(), pinned, false);
+                its.show(&self.places[server], live.as_ref(), pinned, false);
             }
         }
-        if changed {
-            self.version.fetch_add(1, Ordering::AcqRel);
-            self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
-        }
-        changed
+        drop(parts);
+        // What policy says may be another too: that is seen when it is built.
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
     }
 
     /// What a principal sees through a profile.

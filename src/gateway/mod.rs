@@ -33,6 +33,7 @@ pub use bridge::Input;
 pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
+pub use pinned::approved;
 pub use refused::Refused;
 pub use status::{ProfileStatus, ServerStatus, Status};
 pub use subscriptions::{Held, Updates};
@@ -123,6 +124,7 @@ impl Gateway {
         let places = settings.servers.iter().map(place).collect();
         let profiles = settings.profiles.iter().map(|profile| profile.name.clone()).collect();
         let pins = Arc::new(Pinned::new(&settings));
+        policy.approve(pins.approved());
         let connect: Arc<dyn Connect> = Arc::new(Guarded { inner: connect, pins: Arc::clone(&pins) });
         let budget = settings.gateway.name_budget;
         let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget));

@@ -20,13 +20,14 @@ use crate::config::settings::{Additions, PinMode, PinSettings, ServerSettings, S
 use crate::downstream::{Answering, Connect, Introduction, Link, Offers};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact::{Artifact, Reference, reference};
-use crate::pins::canonical;
-use crate::pins::drift::{self, EntryState, Finding, Hold, Quarantine};
+use crate::pins::canonical::{self, NotCanonical};
+use crate::pins::drift::{self, Compared, EntryState, Finding, Hold, Quarantine};
 use crate::pins::facet::{Facet, Hash, Hashes, capabilities_hash, instructions_hash};
 use crate::pins::launch::launch_hash;
 use crate::pins::lint;
 use crate::pins::lock::{Announced, Entry, Lock, LockFault, LockedServer};
 use crate::pins::observed::{Listed, Memory, Observed};
+use crate::policy::{Approved, Hints};
 use crate::shown::shown_str;
 
 /// How often it is looked whether the lock is another.
@@ -63,8 +64,8 @@ struct Site {
 #[derive(Default)]
 struct Now {
     observed: Observed,
-    /// By kind and name: what tells the definition from others, and the definition read.
-    known: HashMap<(Kind, Arc<str>), ([u8; 16], Listed)>,
+    /// By kind and name.
+    known: HashMap<(Kind, Arc<str>), Known>,
     states: HashMap<(Kind, Arc<str>), EntryState>,
     /// What was told.
     told: HashSet<String>,
@@ -270,27 +271,22 @@ impl Pinned {
         now.observed.announced = Some(announced);
         now.observed.launch = site.launch;
         let kind = part.kind();
-        let mut listed = Vec::with_capacity(part.len());
         let mut names = HashSet::with_capacity(part.len());
         for (name, definition, digest) in part.entries() {
             names.insert(Arc::clone(name));
             let slot = (kind, Arc::clone(name));
-            let known = now.known.get(&slot).filter(|(known, _)| *known == digest);
-            let entry = match known {
-                Some((_, entry)) => entry.clone(),
-                None => {
-                    new = true;
-                    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-                    let entry = Listed { name: name.to_string(), definition: canonical::read(definition), since };
-                    now.known.insert(slot, (digest, entry.clone()));
-                    entry
-                }
-            };
-            listed.push(entry);
+            if now.known.get(&slot).is_none_or(|known| known.digest != digest) {
+                new = true;
+                now.known.insert(slot, Known::read(&Entryway { kind, name, definition, digest }));
+            }
         }
         now.known.retain(|(of, name), _| *of != kind || names.contains(name));
-        new |= now.observed.lists.get(&kind).is_none_or(|before| before.len() != listed.len());
-        now.observed.lists.insert(kind, listed);
+        new |= now.observed.lists.get(&kind).is_none_or(|before| before.len() != names.len());
+        if new {
+            let listed = part.entries().filter_map(|(name, ..)| now.known.get(&(kind, Arc::clone(name))));
+            let listed = listed.map(|known| known.listed.clone()).collect();
+            now.observed.lists.insert(kind, listed);
+        }
         if new && !self.observe {
             match self.memory.note(&site.key, &now.observed) {
                 Ok(()) => now.noted = true,
@@ -350,27 +346,27 @@ impl Pinned {
             return Pin::Live;
         }
         let mut now = site.now();
-        let known = now.known.get(&(entry.kind, Arc::clone(entry.name))).filter(|(digest, _)| *digest == entry.digest);
-        let listed = match known {
-            Some((_, listed)) => listed.definition.clone(),
-            None => canonical::read(entry.definition),
-        };
-        let ignore = reviewed.map_or(&[][..], |reviewed| &reviewed.ignore);
-        let hashes =
-            listed.as_ref().map_err(Clone::clone).and_then(|definition| Hashes::of(entry.kind, definition, ignore));
-        let nothing = serde_json::Value::Null;
-        let definition = listed.as_ref().unwrap_or(&nothing);
-        let compared = drift::compare(reviewed, hashes.as_ref(), definition);
+        let now = &mut *now;
         let slot = (entry.kind, Arc::clone(entry.name));
+        let mut fresh;
+        let known = match now.known.get_mut(&slot).filter(|known| known.digest == entry.digest) {
+            Some(known) => known,
+            None => {
+                fresh = Known::read(entry);
+                &mut fresh
+            }
+        };
+        let compared = known.compare(entry.kind, reviewed);
+        let hides = compared.finding == Finding::New
+            && known.listed.definition.as_ref().is_ok_and(|definition| !lint::hidden_text(definition).is_empty());
         let before = now.states.get(&slot).copied().unwrap_or(EntryState::Absent);
         let state = before.after(compared.finding);
         now.states.insert(slot, state);
         if state != EntryState::Approved {
             let facets: Vec<_> = compared.facets.iter().map(|facet| facet.as_str()).collect();
             let what = format!("{} {:?} is {state} ({})", entry.kind, shown_str(entry.name), facets.join(", "));
-            tell(&site.key, mode, &mut now, what);
+            tell(&site.key, mode, now, what);
         }
-        drop(now);
         if mode == PinMode::Warn {
             return Pin::Live;
         }
@@ -397,7 +393,7 @@ impl Pinned {
                     Additions::Allow => true,
                 };
                 // What hides something is looked at first (T-01).
-                if open && lint::hidden_text(definition).is_empty() { Pin::Live } else { held(Hold::Pending) }
+                if open && !hides { Pin::Live } else { held(Hold::Pending) }
             }
             Finding::Unfit if reviewed.is_some() => held(Hold::Changed(Vec::new())),
             Finding::Unfit | Finding::Gone | Finding::Unknown => held(Hold::Pending),
@@ -498,6 +494,14 @@ impl Pinned {
         }
     }
 
+    /// What the lock approves, for policy (E-22).
+    pub(super) fn approved(&self) -> Vec<Approved> {
+        match &**self.lock.load() {
+            Ok(Some(lock)) => approved(lock, self.sites.iter().map(|site| &site.key)),
+            Ok(None) | Err(_) => Vec::new(),
+        }
+    }
+
     /// What a server was seen to be, where it was listed whole.
     pub(super) fn observed(&self, server: usize) -> Option<Observed> {
         let observed = self.sites[server].now().observed.clone();
@@ -554,6 +558,53 @@ impl Pinned {
             matches!(self.verdict(server, PinMode::Enforce, quarantined, &entry), Pin::Held(_))
         });
         entries.map(|(name, ..)| name.to_string()).collect()
+    }
+}
+
+/// What a lock approves, server by server.
+pub fn approved<'k>(lock: &Lock, keys: impl Iterator<Item = &'k ServerKey>) -> Vec<Approved> {
+    let hints = |value: &serde_json::Value| {
+        let hint = |name: &str, default| value.get(name).and_then(serde_json::Value::as_bool).unwrap_or(default);
+        Hints {
+            read_only: hint("readOnlyHint", false),
+            destructive: hint("destructiveHint", true),
+            idempotent: hint("idempotentHint", false),
+            open_world: hint("openWorldHint", true),
+        }
+    };
+    let server = |locked: &LockedServer| {
+        let level = locked.artifact.as_ref().filter(|_| locked.faults.is_empty()).map(|artifact| artifact.level);
+        let tools = locked.annotations().map(|(name, value)| (name.to_owned(), hints(&value))).collect();
+        Approved { level, tools }
+    };
+    keys.map(|key| lock.servers.get(key).map(server).unwrap_or_default()).collect()
+}
+
+/// A definition that was read, and its hashes.
+struct Known {
+    /// What tells it from others.
+    digest: [u8; 16],
+    listed: Listed,
+    /// With these pointers ignored.
+    hashes: Option<(Vec<String>, Result<Hashes, NotCanonical>)>,
+}
+
+impl Known {
+    fn read(entry: &Entryway<'_>) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let listed = Listed { name: entry.name.to_string(), definition: canonical::read(entry.definition), since };
+        Self { digest: entry.digest, listed, hashes: None }
+    }
+
+    /// Compares it with what the lock says of it; hashed once.
+    fn compare(&mut self, kind: Kind, reviewed: Option<&Entry>) -> Compared {
+        let ignore = reviewed.map_or(&[][..], |reviewed| &reviewed.ignore);
+        let (_, hashes) = match self.hashes.take() {
+            Some(known) if known.0 == ignore => self.hashes.insert(known),
+            _ => self.hashes.insert((ignore.to_vec(), self.listed.hashes(kind, ignore))),
+        };
+        let definition = self.listed.definition.as_ref().unwrap_or(&serde_json::Value::Null);
+        drift::compare(reviewed, hashes.as_ref(), definition)
     }
 }
 

@@ -289,7 +289,7 @@ fn lasting(meta: Value) -> Option<Value> {
             VOLATILE.iter().for_each(|name| drop(meta.remove(*name)));
             (!meta.is_empty()).then(|| meta.into())
         }
-        other => Some(other),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Some(other),
     }
 }
 
@@ -323,10 +323,13 @@ fn normalise(schema: &mut Value) {
             | "allOf"
             | "anyOf"
             | "oneOf"
-            | "prefixItems" => match value {
-                Value::Array(schemas) => schemas.iter_mut().for_each(normalise),
-                one => normalise(one),
-            },
+            | "prefixItems" => {
+                if let Some(schemas) = value.as_array_mut() {
+                    schemas.iter_mut().for_each(normalise);
+                } else {
+                    normalise(value);
+                }
+            }
             "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties" | "properties" => {
                 if let Some(schemas) = value.as_object_mut() {
                     schemas.values_mut().for_each(normalise);

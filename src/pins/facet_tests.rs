@@ -247,7 +247,7 @@ fn rewritten(value: &Value, out: &mut String, turn: &mut u32) {
         }
         Value::String(value) => text(value, out, *turn & (1 << 22) != 0),
         Value::Number(number) if *turn & (1 << 23) != 0 => out.push_str(&format!("{number}.0")),
-        other => out.push_str(&other.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),
     }
 }
 

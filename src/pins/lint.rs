@@ -180,6 +180,7 @@ mod tests {
         assert!(hidden_text(&json!({ "description": "fine\nline" })).is_empty());
     }
 
+    /// T-06.
     #[test]
     fn t_06_other_servers_tools_are_noticed() {
         let others = BTreeSet::from(["send_mail".to_owned(), "mail__send_mail".to_owned()]);

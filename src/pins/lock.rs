@@ -155,6 +155,18 @@ impl Definition {
     }
 }
 
+impl LockedServer {
+    /// The approved annotations of its tools, the protocol's defaults filled in; of what is whole and not blocked.
+    pub fn annotations(&self) -> impl Iterator<Item = (&str, Value)> {
+        let entries = self.entries.iter().filter(|((kind, _), entry)| *kind == Kind::Tool && !entry.blocked);
+        let is_whole = self.faults.is_empty();
+        entries.filter(move |_| is_whole).filter_map(|((_, name), entry)| {
+            let annotations = entry.definition.as_ref()?.value.get("annotations").cloned();
+            Some((name.as_str(), facet::filled(annotations)))
+        })
+    }
+}
+
 /// The folder of snapshots of a lock.
 pub fn snapshots(lock: &Path) -> PathBuf {
     let mut name = lock.as_os_str().to_owned();
@@ -271,16 +283,13 @@ impl Reader<'_> {
             for name in ["capabilities", "instructions"] {
                 let Some(hash) = self.hash(announced, name)? else { continue };
                 let Some(found) = self.snapshot(&hash, &of, &mut server.faults) else { continue };
-                let right = match &found.value {
-                    Value::String(words) if name == "instructions" => {
-                        server.announced.instructions = Some((hash, words.clone()));
-                        facet::instructions_hash(words) == hash
-                    }
-                    capabilities if name == "capabilities" => {
-                        server.announced.capabilities = Some((hash, capabilities.clone()));
-                        facet::capabilities_hash(capabilities) == Ok(hash)
-                    }
-                    _ => false,
+                let right = if name == "capabilities" {
+                    server.announced.capabilities = Some((hash, found.value.clone()));
+                    facet::capabilities_hash(&found.value) == Ok(hash)
+                } else {
+                    let words = found.value.as_str().unwrap_or_default();
+                    server.announced.instructions = Some((hash, words.to_owned()));
+                    found.value.is_string() && facet::instructions_hash(words) == hash
                 };
                 if !right {
                     let of = of.clone();

@@ -42,7 +42,10 @@ pub struct Listed {
 impl Listed {
     /// Its hashes, with these pointers ignored.
     pub fn hashes(&self, kind: Kind, ignore: &[String]) -> Result<Hashes, NotCanonical> {
-        self.definition.clone().and_then(|definition| Hashes::of(kind, &definition, ignore))
+        match &self.definition {
+            Ok(definition) => Hashes::of(kind, definition, ignore),
+            Err(why) => Err(why.clone()),
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Policy {
                 principal,
                 |target| target.matches(key.as_str(), kind, native),
                 arguments,
-                self.phase(),
+                (self.phase(), self.rules.known(server, (kind == Kind::Tool).then_some(native))),
             ),
             limits: self.limits.notes(&terms.limits, &members.limits, self.keys_of(principal, &terms)),
         })
@@ -110,7 +110,7 @@ impl Policy {
             hidden_by_server: false,
             closed: members.closed,
             decided_by: ruling.by.to_vec(),
-            rules: self.rules.notes(principal, matches, None, self.phase()),
+            rules: self.rules.notes(principal, matches, None, (self.phase(), self.rules.known(server, None))),
             limits: Vec::new(),
         })
     }

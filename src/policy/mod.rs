@@ -10,6 +10,7 @@
 //! [`Terms`] and, where it hangs on them, at the arguments.
 
 mod allow;
+mod approved;
 mod arguments;
 mod explain;
 mod limits;
@@ -28,6 +29,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 pub use allow::{ItemRules, RulesError};
+pub use approved::{Approved, Hints};
 pub use arguments::Extent;
 pub use explain::Explanation;
 pub use limits::{LimitId, LimitNote};
@@ -299,6 +301,12 @@ impl Policy {
         } else {
             Err(faults)
         }
+    }
+
+    /// Takes over what was approved, server by server. What was found out before that about items is old: catalogues are to be
+    /// built anew.
+    pub fn approve(&self, approved: Vec<Approved>) {
+        self.rules.approve(approved);
     }
 
     /// Whom this principal is one of. Found out once, and remembered with it.

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 use super::RulesError;
+use super::approved::{Approved, Known};
 use super::arguments::{Condition, Extent};
 use super::times::{Phase, TimeId, Times};
 use crate::config::settings::{Annotation, Effect, PolicySettings, Target, Transport, WhoPattern};
@@ -25,6 +28,8 @@ pub(super) struct Rules {
     times: Times,
     /// A rule says which capabilities servers may use; then the default holds for the others.
     grants: bool,
+    /// By server.
+    approved: ArcSwap<Vec<Approved>>,
 }
 
 #[derive(Debug)]
@@ -156,11 +161,30 @@ impl Rules {
         };
         let grants = |rule: &Rule| rule.effect == Effect::Allow && rule.targets.iter().any(Target::is_of_capabilities);
         let grants = rules.iter().any(grants);
-        Ok(Self { rules, allows_by_default, shadow: settings.shadow, keys, times, grants })
+        Ok(Self {
+            rules,
+            allows_by_default,
+            shadow: settings.shadow,
+            keys,
+            times,
+            grants,
+            approved: ArcSwap::default(),
+        })
     }
 
     pub(super) fn open(keys: Vec<ServerKey>) -> Self {
         Self { allows_by_default: true, keys, ..Self::default() }
+    }
+
+    pub(super) fn approve(&self, approved: Vec<Approved>) {
+        self.approved.store(Arc::new(approved));
+    }
+
+    /// What was approved of a server, and of one of its tools.
+    pub(super) fn known(&self, server: usize, tool: Option<&str>) -> Known {
+        let approved = self.approved.load();
+        let Some(approved) = approved.get(server) else { return Known::default() };
+        Known { level: approved.level, hints: tool.and_then(|tool| approved.tools.get(tool).copied()) }
     }
 
     /// Whether there is anything to decide.
@@ -244,7 +268,9 @@ impl Rules {
             return Ruling { word: word(self.is_trivial()), by: Box::default(), locked: false };
         };
         let holds = |id: &&RuleId| self.rule(**id).holds(phase);
-        let denies: Box<[RuleId]> = site.denies.iter().filter(holds).copied().collect();
+        let known = self.known(server, None);
+        let denied = |id: &&RuleId| holds(id) && self.rule(**id).denies(known);
+        let denies: Box<[RuleId]> = site.denies.iter().filter(denied).copied().collect();
         if !denies.is_empty() {
             let locked = denies.iter().any(|id| self.rule(*id).locked);
             return Ruling { word: Word::Hidden, by: denies, locked };
@@ -256,7 +282,7 @@ impl Rules {
         let counts = |id: &&RuleId| {
             let rule = self.rule(**id);
             // What is asked has no arguments.
-            rule.allows() && rule.conditions.is_empty() && lock.is_none_or(|lock| rule.layer <= lock)
+            rule.allows(known) && rule.conditions.is_empty() && lock.is_none_or(|lock| rule.layer <= lock)
         };
         let allows: Box<[RuleId]> = site.allows.iter().filter(holds).filter(counts).copied().collect();
         let open = !allows.is_empty() || self.allows_by_default && lock.is_none();
@@ -275,8 +301,9 @@ impl Rules {
         };
         let (site, key) = (&sites[kind.index()], key.as_str());
         let named = |id: &&RuleId| self.rule(**id).names(key, kind, native);
-        let denies: Box<[RuleId]> =
-            site.denies.iter().filter(named).filter(|id| self.rule(**id).holds(phase)).copied().collect();
+        let known = self.known(server, (kind == Kind::Tool).then_some(native));
+        let denied = |id: &&RuleId| self.rule(**id).holds(phase) && self.rule(**id).denies(known);
+        let denies: Box<[RuleId]> = site.denies.iter().filter(named).filter(denied).copied().collect();
         if !denies.is_empty() {
             let locked = denies.iter().any(|id| self.rule(*id).locked);
             return Ruling { word: Word::Hidden, by: denies, locked };
@@ -285,7 +312,7 @@ impl Rules {
         let lock = site.locks.iter().filter(named).map(|id| self.rule(*id).layer).min();
         let counts = |id: &&RuleId| {
             let rule = self.rule(**id);
-            rule.allows() && rule.holds(phase) && lock.is_none_or(|lock| rule.layer <= lock)
+            rule.allows(known) && rule.holds(phase) && lock.is_none_or(|lock| rule.layer <= lock)
         };
         let allows: Box<[RuleId]> = site.allows.iter().filter(named).filter(counts).copied().collect();
         let word = if allows.iter().any(|id| self.rule(*id).conditions.is_empty()) {
@@ -347,8 +374,10 @@ impl Rules {
             targets.any(|target| target.within(key.as_str(), kind) && target.is_all())
         };
         Kind::ALL.into_iter().zip(sites).all(|(kind, site)| {
-            let denied = site.denies.iter().any(|id| self.rule(*id).time.is_none() && all(kind, id));
-            denied || !self.allows_by_default && !site.allows.iter().any(|id| self.rule(*id).allows())
+            let always = |id: &RuleId| self.rule(*id).time.is_none() && self.rule(*id).is_plain();
+            let denied = site.denies.iter().any(|id| always(id) && all(kind, id));
+            // What was approved may be another at any time.
+            denied || !self.allows_by_default && site.allows.is_empty()
         })
     }
 
@@ -365,7 +394,7 @@ impl Rules {
         who: &Principal,
         matches: impl Fn(&Target) -> bool,
         arguments: Option<&[u8]>,
-        phase: Phase,
+        (phase, known): (Phase, Known),
     ) -> Vec<RuleNote> {
         let targets = |rule: &Rule| rule.targets.iter().any(&matches);
         let locks = self.rules.iter().filter(|rule| rule.locked && rule.effect == Effect::Allow && targets(rule));
@@ -376,9 +405,8 @@ impl Rules {
             effect: rule.effect.as_str(),
             who: rule.names_principal(who),
             target: targets(rule),
-            // Nothing is approved or verified yet: a deny holds all the same.
-            annotations: (!rule.annotations.is_empty()).then_some(rule.effect == Effect::Deny),
-            level: rule.min_level.map(|_| rule.effect == Effect::Deny),
+            annotations: (!rule.annotations.is_empty()).then(|| rule.fits_annotations(known)),
+            level: rule.min_level.map(|_| rule.fits_level(known)),
             time: rule.time.map(|time| phase.has(time)),
             transport: rule.transport.map(|_| rule.is_about(who) == rule.names_principal(who)),
             misfit: arguments.and_then(|arguments| Some(rule.misfit(arguments, Extent::Whole)?.pointer().to_string())),
@@ -429,10 +457,29 @@ impl Rule {
         self.targets.iter().any(|target| target.matches(key, kind, native))
     }
 
-    /// Whether what it asks of the server holds for an allow. Nothing is approved and nothing verified as long as there is
-    /// no lock (E-22); a deny holds for the same reason: what is not known may be anything.
-    fn allows(&self) -> bool {
+    /// Whether it asks nothing of what was approved.
+    fn is_plain(&self) -> bool {
         self.annotations.is_empty() && self.min_level.is_none()
+    }
+
+    /// Whether what was approved is what it asks for. What is not known (E-22) fits no allow, and every deny: it may be
+    /// anything.
+    fn fits_annotations(&self, known: Known) -> bool {
+        let unknown = self.effect == Effect::Deny;
+        self.annotations.is_empty() || known.hints.map_or(unknown, |hints| hints.fit(&self.annotations))
+    }
+
+    fn fits_level(&self, known: Known) -> bool {
+        let unknown = self.effect == Effect::Deny;
+        self.min_level.is_none_or(|least| known.level.map_or(unknown, |level| level >= least))
+    }
+
+    fn allows(&self, known: Known) -> bool {
+        self.fits_annotations(known) && self.fits_level(known)
+    }
+
+    fn denies(&self, known: Known) -> bool {
+        self.fits_annotations(known) && self.fits_level(known)
     }
 
     /// The first condition that these arguments do not fit.

@@ -225,6 +225,40 @@ fn e22_annotations_widen_nothing_without_approval() {
 }
 
 #[test]
+fn e22_what_was_approved_counts_and_nothing_else() {
+    use crate::config::settings::Annotation;
+    let hints = |read_only, destructive| Hints { read_only, destructive, idempotent: false, open_world: true };
+    let approved = |level| {
+        let tools = [("read".to_owned(), hints(true, false)), ("write".to_owned(), hints(false, true))].into();
+        vec![Approved { level: Some(level), tools }]
+    };
+    let me = Principal::stdio();
+    let says = |policy: &Policy, kind, native| why(policy, &me, (0, kind, native), "{}");
+    let mut reads = allow(&["*"], &["a/*/*"]);
+    reads.annotations = vec![(Annotation::ReadOnly, true)];
+    let allowing = policy(Effect::Deny, vec![reads]);
+    allowing.approve(approved(1));
+    assert_eq!(says(&allowing, Kind::Tool, "read"), "ok");
+    for (kind, native) in [(Kind::Tool, "write"), (Kind::Tool, "new"), (Kind::Prompt, "read")] {
+        assert_eq!(says(&allowing, kind, native), "hidden:not-allowed", "{kind} {native}");
+    }
+    allowing.approve(Vec::new());
+    assert_eq!(says(&allowing, Kind::Tool, "read"), "hidden:not-allowed", "no longer approved");
+    let mut destroys = deny(&["*"], &["a/tool/*"]);
+    destroys.annotations = vec![(Annotation::Destructive, true)];
+    let denying = policy(Effect::Allow, vec![destroys]);
+    denying.approve(approved(1));
+    assert_eq!(says(&denying, Kind::Tool, "read"), "ok");
+    assert_eq!(says(&denying, Kind::Tool, "write"), "hidden:not-allowed");
+    assert_eq!(says(&denying, Kind::Tool, "new"), "hidden:not-allowed", "it may be anything");
+    let bound = policy(Effect::Deny, vec![RuleSettings { min_level: Some(2), ..allow(&["*"], &["a/*/*"]) }]);
+    for (level, expected) in [(1, "hidden:not-allowed"), (2, "ok"), (3, "ok")] {
+        bound.approve(approved(level));
+        assert_eq!(says(&bound, Kind::Prompt, "p"), expected, "{level}");
+    }
+}
+
+#[test]
 fn a_locked_rule_is_not_widened_by_lower_layers() {
     let mut locked = allow(&["group:dev"], &["a/tool/read*"]);
     (locked.locked, locked.layer) = (true, 0);

@@ -104,7 +104,8 @@ fn d103_t_24_a_broken_lock_serves_nothing_of_what_is_enforced_and_the_rest_runs(
         let text = std::fs::read_to_string(lock_of(setup)).unwrap();
         std::fs::write(lock_of(setup), text.replacen(from, to, 1)).unwrap();
     };
-    let cases: [(&str, &dyn Fn(&Setup)); 5] = [
+    type Break<'a> = &'a dyn Fn(&Setup);
+    let cases: [(&str, Break<'_>); 5] = [
         ("lock-writable", &|setup| {
             std::fs::set_permissions(lock_of(setup), std::fs::Permissions::from_mode(0o664)).unwrap();
         }),

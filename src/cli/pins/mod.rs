@@ -17,12 +17,13 @@ use super::progress::Starting;
 use super::{out, run};
 use crate::config::settings::{PinMode, ServerSettings, Settings, Start};
 use crate::daemon::Daemon;
-use crate::gateway::Pace;
+use crate::gateway::{self, Pace};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact;
 use crate::pins::launch::launch_hash;
 use crate::pins::lock::{Lock, LockFault, LockedServer};
 use crate::pins::observed::{Memory, Observed};
+use crate::policy::Policy;
 use crate::shown::shown_str;
 
 /// What a look at running servers found.
@@ -88,6 +89,13 @@ pub(super) fn read_lock(settings: &Settings) -> Result<Option<Lock>, Exit> {
             if found.is_some() || lock.faults().next().is_some() { Err(Exit::LockInvalid) } else { Ok(Some(lock)) }
         }
         Ok(None) => Ok(None),
+    }
+}
+
+/// Tells policy what the lock approves; a lock that cannot be read approves nothing.
+pub(super) fn approve(settings: &Settings, policy: &Policy) {
+    if let Ok(Some(lock)) = Lock::read(&settings.pins.lock) {
+        policy.approve(gateway::approved(&lock, settings.servers.iter().map(|server| &server.key)));
     }
 }
 
