@@ -51,6 +51,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let policy = Policy::compile(&settings, &Clock::wall())
         .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
     super::pins::approve(&settings, &policy);
+    let pin = match &target {
+        Wanted::Item((server, kind, native)) => super::pins::pin_of(&settings, *server, *kind, native),
+        Wanted::Capability(..) => serde_json::Value::Null,
+    };
     let (hidden, told) = match target {
         Wanted::Item(target) => {
             let (hidden, arguments) = who::overridden(&settings, target, arguments);
@@ -62,9 +66,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         return usage("no such server".to_owned());
     };
     if args.json {
-        out::json(&as_json(&told, hidden))?;
+        let mut value = as_json(&told, hidden);
+        value["pin"] = pin;
+        out::json(&value)?;
     } else {
-        out::text(&as_text(&told, &who, &args.target, hidden))?;
+        let mut text = as_text(&told, &who, &args.target, hidden);
+        if let Some(state) = pin["state"].as_str() {
+            text.push_str(&format!("   pin ({}): {state}\n", pin["mode"].as_str().unwrap_or_default()));
+        }
+        out::text(&text)?;
     }
     let refused = hidden || told.reason.is_some() && !told.shadowed;
     Ok(if refused { Exit::Failed } else { Exit::Fine })
@@ -106,7 +116,7 @@ fn as_json(told: &Explanation, hidden: bool) -> Value {
         .collect();
     let mut value = json!({
         "decision": decision(told, hidden), "visible": told.visible && !hidden, "shadowed": told.shadowed,
-        "rules": rules, "limits": limits, "pin": null,
+        "rules": rules, "limits": limits,
     });
     if let Some(reason) = told.reason {
         value["reason"] = reason.code().into();

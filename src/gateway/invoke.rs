@@ -468,6 +468,8 @@ impl Gateway {
             return Err(Failure::flood(after));
         }
         let route = catalogue.resolve_uri(uri, learned);
+        // Nothing of a server in quarantine is served, not even what it once named.
+        let route = route.filter(|route| !self.pins.is_closed(route.server));
         let found = route.and_then(|route| {
             let origin = origin(&catalogue, Kind::Resource, route.server, &route.native);
             let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin);

@@ -221,6 +221,12 @@ fn block_says_no_whatever_the_mode_and_all_of_a_diff_can_be_approved() {
     let setup = Setup::new().server("a", scenario("Creates an issue."));
     ends(&setup, &["lock"], 0);
     ends(&setup, &["block", "a", "tool", "create_issue"], 0);
+    let pin = |native: &str| {
+        let told: Value = serde_json::from_str(&setup.output(&["explain", native, "--json"]).out).unwrap();
+        told["pin"]["state"].clone()
+    };
+    assert_eq!((pin("a/tool/create_issue"), pin("a/tool/list_issues")), (json!("blocked"), json!("approved")));
+    assert_eq!(pin("a/tool/other"), "pending");
     let mut host = setup.open(Era::Legacy);
     assert_eq!(host.tools(), ["a__list_issues"]);
     let refused = host.call("a__create_issue", "{}");

@@ -394,8 +394,8 @@ async fn t_01_what_is_new_waits_for_a_review() {
         world.end().await;
         //
         let written = std::fs::read_to_string(shop.path("audit.jsonl")).unwrap();
-        let record = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let record = record.filter(|record| record["exposed"] == "a__w").last().unwrap();
+        let mut record = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let record = record.rfind(|record| record["exposed"] == "a__w").unwrap();
         let told = ["native", "verdict", "reason", "pin", "outcome"].map(|member| record[member].as_str().unwrap());
         assert_eq!(told, ["w", "refuse", "pin-pending", "pin-pending", "refused"]);
     }

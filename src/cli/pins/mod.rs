@@ -12,6 +12,8 @@ pub(super) mod verify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::{Value, json};
+
 use super::exit::Exit;
 use super::progress::Starting;
 use super::{out, run};
@@ -20,9 +22,11 @@ use crate::daemon::Daemon;
 use crate::gateway::{self, Pace};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact;
+use crate::pins::drift::EntryState;
 use crate::pins::launch::launch_hash;
 use crate::pins::lock::{Lock, LockFault, LockedServer};
 use crate::pins::observed::{Memory, Observed};
+use crate::pins::review;
 use crate::policy::Policy;
 use crate::shown::shown_str;
 
@@ -97,6 +101,36 @@ pub(super) fn approve(settings: &Settings, policy: &Policy) {
     if let Ok(Some(lock)) = Lock::read(&settings.pins.lock) {
         policy.approve(gateway::approved(&lock, settings.servers.iter().map(|server| &server.key)));
     }
+}
+
+/// Where an entry stands by what a gateway saw last, for people and scripts; null where pins say nothing.
+pub(super) fn pin_of(settings: &Settings, server: usize, kind: Kind, native: &str) -> Value {
+    let Some(server) = settings.servers.get(server).filter(|server| server.pin.mode != PinMode::Off) else {
+        return Value::Null;
+    };
+    let mode = server.pin.mode.as_str();
+    let lock = match Lock::read(&settings.pins.lock) {
+        Ok(Some(lock)) => lock,
+        Ok(None) if server.pin.mode == PinMode::Warn => return Value::Null,
+        Ok(None) | Err(_) => return json!({ "mode": mode, "state": "quarantined", "facets": [] }),
+    };
+    let locked = lock.servers.get(&server.key);
+    let observed = recalled(settings, server).unwrap_or_default();
+    let found = review::differences(&server.key, locked, &observed, &BTreeSet::new());
+    if found.quarantine.is_some() {
+        return json!({ "mode": mode, "state": "quarantined", "facets": [] });
+    }
+    let change = found.entries.iter().find(|change| change.kind == kind && change.name == native);
+    let entry = locked.and_then(|locked| locked.entries.get(&(kind, native.to_owned())));
+    let (state, facets) = match (change, entry) {
+        (Some(change), _) => (change.state, change.facets.clone()),
+        (None, Some(entry)) if entry.blocked => (EntryState::Blocked, Vec::new()),
+        (None, Some(_)) => (EntryState::Approved, Vec::new()),
+        (None, None) if kind == Kind::Resource => return Value::Null,
+        (None, None) => (EntryState::Pending, Vec::new()),
+    };
+    let facets: Vec<_> = facets.iter().map(|facet| facet.as_str()).collect();
+    json!({ "mode": mode, "state": state.as_str(), "facets": facets })
 }
 
 /// Which servers are meant; all when none is named.
