@@ -137,6 +137,7 @@ fn the_file_is_sorted_and_what_is_not_touched_stays() {
     assert!(!snapshots(&world.path()).join(snapshot_name(&gone)).exists());
 }
 
+/// T-24.
 #[test]
 fn t_24_a_broken_lock_is_named() {
     for (from, to, code) in [
