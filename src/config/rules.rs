@@ -133,6 +133,11 @@ impl Rules<'_, '_> {
                            `where` instead";
             self.fault(&join(&path, "where"), message);
         }
+        if written.effect == Some(schema::Effect::Deny) && written.min_level.is_some() {
+            let message = "a deny rule would refuse what is bound well and let pass what is not; demand the level of the \
+                           allow rules instead";
+            self.fault(&join(&path, "min_level"), message);
+        }
         let conditions = written.conditions.into_iter().enumerate();
         let conditions: Vec<_> = conditions
             .filter_map(|(n, condition)| self.condition(&format!("{path}.where[{n}]"), condition, faulty))

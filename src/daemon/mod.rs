@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::{AdminSettings, Settings};
+use crate::config::settings::{AdminSettings, HttpSettings, Settings};
 use crate::gateway::{EraMemory, Gateway, Pace, Processes};
 use crate::ident::Principal;
 use crate::telemetry::audit::{Audit, Keeper};
@@ -40,7 +40,7 @@ pub struct Daemon {
     gateway: Arc<Gateway>,
     tasks: TaskTracker,
     keeper: Option<Keeper>,
-    admin: AdminSettings,
+    admin: (AdminSettings, HttpSettings),
     /// No operator looks any more.
     closed: CancellationToken,
 }
@@ -50,7 +50,7 @@ impl Daemon {
     /// and cannot be written keeps it from starting (E-40).
     pub fn start(settings: Settings) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
-        let (tasks, admin) = (TaskTracker::new(), settings.admin.clone());
+        let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let connect = Arc::new(Processes::new(tasks.clone()));
         let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit).map_err(|faults| {
@@ -68,7 +68,7 @@ impl Daemon {
     /// Lets operators look at it until it has stopped: as this front, at this address.
     fn show(&self, front: &'static str, address: Option<String>) {
         let subject = Subject { gateway: Arc::clone(&self.gateway), front, address };
-        admin::open(&self.admin, subject, &self.closed, &self.tasks);
+        admin::open((&self.admin.0, &self.admin.1), subject, &self.closed, &self.tasks);
     }
 
     /// Stops all servers, so that no process of theirs is left.

@@ -329,7 +329,9 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
-                    for (sight, show) in self.shows.load().iter().enumerate() {
+                    // Catalogues that nobody waits to hear of are built when somebody looks.
+                    let heard = |(_, show): &(usize, &Arc<Show>)| show.changes.receiver_count() > 0;
+                    for (sight, show) in self.shows.load().iter().enumerate().filter(heard) {
                         let seen = Seen::of(&self.catalogue(Sight(sight)));
                         show.changes.send_if_modified(|known| {
                             let seen = Seen { apart: known.apart, ..seen };
@@ -653,7 +655,14 @@ impl Lists {
 
     /// Tells of changes of what a profile shows.
     pub(super) fn changes(&self, sight: Sight) -> watch::Receiver<Seen> {
-        self.shows.load()[sight.0].changes.subscribe()
+        let shows = self.shows.load();
+        let changes = &shows[sight.0].changes;
+        if changes.receiver_count() == 0 {
+            // What changed while nobody waited is no news.
+            let seen = Seen::of(&self.catalogue(sight));
+            changes.send_modify(|known| *known = Seen { apart: known.apart, ..seen });
+        }
+        changes.subscribe()
     }
 
     /// What each server that a profile shows said that it offers; `None` for those that said nothing yet.

@@ -65,11 +65,18 @@ fn clock() -> Clock {
     let (wall, began) = (SystemTime::now(), tokio::time::Instant::now());
     let unix = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let last = AtomicU64::new(0);
-    Clock::new(move || {
+    let real = std::time::Instant::now();
+    // Rules by the hour follow the machine's clock wherever it is set; what a test adds is the difference.
+    let calendar = move || {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now + began.elapsed().saturating_sub(real.elapsed())
+    };
+    let clock = Clock::new(move || {
         let passed = began.elapsed().max(wall.elapsed().unwrap_or_default());
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
         unix + Duration::from_nanos(last.fetch_max(passed, Ordering::Relaxed).max(passed))
-    })
+    });
+    clock.with_calendar(calendar)
 }
 
 /// The gateway: all servers, what they list, and the way of a call.

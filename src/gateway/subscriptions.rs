@@ -194,7 +194,9 @@ impl Subscriptions {
             let table = lock(&self.table);
             let exact = table.get(&Key { server, source, topic: Topic::Resource, native: native.as_str().into() });
             if let Some(entry) = exact {
-                entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
+                // Who may not see it any more is not told of it either.
+                let may = |holder: &&Holder| spelled.contains_key(&(holder.sight, Below::Named));
+                entry.holders.iter().filter(may).for_each(|holder| holder.tell(&holder.exposed));
                 continue;
             }
             let of_server = || table.iter().filter(|(key, _)| is_of_server(key));

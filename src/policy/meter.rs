@@ -34,12 +34,22 @@ const SWEEP: u32 = 4096;
 
 /// What tells the time: since 1970, and never backwards.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
+pub struct Clock {
+    now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// What people call the time, which may be set back.
+    calendar: Arc<dyn Fn() -> Duration + Send + Sync>,
+}
 
 impl Clock {
     /// A clock that this tells the time of.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
+        let now = Arc::new(now);
+        Self { calendar: Arc::clone(&now) as Arc<_>, now }
+    }
+
+    /// The same, with another one for what holds at certain hours: that one follows when the machine's is corrected.
+    pub fn with_calendar(self, calendar: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { calendar: Arc::new(calendar), ..self }
     }
 
     /// The machine's own: for one look, as it may be turned back.
@@ -49,7 +59,12 @@ impl Clock {
 
     /// The time.
     pub fn now(&self) -> Duration {
-        (self.0)()
+        (self.now)()
+    }
+
+    /// The time of day.
+    pub(super) fn calendar(&self) -> Duration {
+        (self.calendar)()
     }
 }
 
@@ -70,7 +85,7 @@ impl governor::clock::Clock for Clock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
-        self.0().into()
+        (self.now)().into()
     }
 }
 

@@ -397,12 +397,12 @@ impl Policy {
     /// Which of the rules with a time hold now. What was found out in another phase is to be found out anew, lists and calls
     /// alike (E-20).
     pub fn phase(&self) -> Phase {
-        if self.rules.is_timed() { self.rules.phase(self.clock.now()) } else { Phase::default() }
+        if self.rules.is_timed() { self.rules.phase(self.clock.calendar()) } else { Phase::default() }
     }
 
     /// After which time the phase may be another; nothing where it never is.
     pub fn next_phase(&self) -> Option<std::time::Duration> {
-        self.rules.change(self.clock.now())
+        self.rules.change(self.clock.calendar())
     }
 
     /// Whether a principal's requests may have a server use this capability (§8.1).

@@ -726,8 +726,10 @@ fn capabilities_are_withheld_by_a_deny_and_where_others_are_granted() {
     assert_eq!(granted(&policy(Effect::Deny, vec![deny(&["*"], &["a/*/*"])]), 0), "", "all of it");
     // One that is granted makes the default hold for the rest.
     let one = allow(&["group:dev"], &["a/capability/sampling"]);
-    let policy1 = policy(Effect::Deny, vec![one.clone()]);
-    assert_eq!((granted(&policy1, 0).as_str(), granted(&policy1, 1).as_str()), ("sampling", ""));
+    for one in [one.clone(), allow(&["group:dev"], &["re:a/capability/samp.*"])] {
+        let policy1 = policy(Effect::Deny, vec![one]);
+        assert_eq!((granted(&policy1, 0).as_str(), granted(&policy1, 1).as_str()), ("sampling", ""));
+    }
     assert_eq!(granted(&policy(Effect::Allow, vec![one.clone()]), 1), all);
     let several = [vec![allow(&["*"], &["*/*/*", "a/capability/*"])], denies()].concat();
     assert_eq!(granted(&policy(Effect::Deny, several), 0), "elicitation roots logging completions", "deny wins");

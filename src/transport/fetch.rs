@@ -100,7 +100,8 @@ impl Fetcher {
         };
         let mut last = FetchError::Refused("it leads to no public address");
         for address in addresses.iter().filter(fits).take(MAX_ADDRESSES) {
-            match TcpStream::connect(address).await {
+            let connecting = timeout(self.time / 3, TcpStream::connect(address)).await;
+            match connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) if plain => return self.exchange(url, stream).await,
                 Ok(stream) => {
                     let tls = self.tls.get_or_init(|| crate::transport::tls::client(None, &[b"http/1.1"]));

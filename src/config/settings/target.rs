@@ -116,9 +116,12 @@ impl Target {
         }
     }
 
-    /// Whether it is about capabilities and nothing else.
+    /// Whether it is about capabilities and nothing else; of a regular expression, whether it speaks of them.
     pub fn is_of_capabilities(&self) -> bool {
-        matches!(&self.form, Form::Segments { capability: Granted::Alone, .. })
+        match &self.form {
+            Form::Segments { capability, .. } => *capability == Granted::Alone,
+            Form::Whole(pattern) => pattern.as_str().contains(Capability::KIND),
+        }
     }
 
     /// Whether every item of that server and kind does, where [`Self::within`] said so.

@@ -11,14 +11,16 @@ use super::{Audit, moment};
 use crate::caller::Caller;
 use crate::shown::hidden;
 
-/// Characters of a principal or group.
-const MAX_NAME: usize = 200;
+/// Characters of a principal or group: more than any has, so that no two are one.
+const MAX_NAME: usize = 300;
 /// Groups of a principal.
-const MAX_GROUPS: usize = 16;
+const MAX_GROUPS: usize = 256;
 /// Characters of an item's name, or of the place of a rule.
 const MAX_TEXT: usize = 500;
 /// Bytes of one value that was named.
 const MAX_VALUE: usize = 1024;
+/// Arguments up to this size are asked for values: it is done while others wait.
+const MAX_SEARCHED: usize = 256 << 10;
 /// What most lines need.
 const USUAL: usize = 768;
 
@@ -151,11 +153,12 @@ impl Record<'_> {
         let line = &mut self.line;
         line.extend_from_slice(b",\"values\":{");
         let mut comma = false;
-        let mut omitted = false;
+        let mut omitted = Vec::new();
         for named in &self.audit.values {
-            match named.find(arguments) {
+            let found = if arguments.len() > MAX_SEARCHED { Found::Twice } else { named.find(arguments) };
+            match found {
                 Found::Nothing => {}
-                Found::Value(value) if value.len() <= MAX_VALUE => {
+                Found::Value(value) if value.len() <= MAX_VALUE && is_readable(value) => {
                     if std::mem::replace(&mut comma, true) {
                         line.push(b',');
                     }
@@ -163,19 +166,13 @@ impl Record<'_> {
                     line.push(b':');
                     push_raw(line, value);
                 }
-                Found::Value(_) | Found::Twice => omitted = true,
+                Found::Value(_) | Found::Twice => omitted.push(named),
             }
         }
         line.push(b'}');
-        if omitted {
+        if !omitted.is_empty() {
             line.extend_from_slice(b",\"omitted\":[");
-            let is_omitted = |found: &Found<'_>| match found {
-                Found::Nothing => false,
-                Found::Value(value) => value.len() > MAX_VALUE,
-                Found::Twice => true,
-            };
-            let omitted = self.audit.values.iter().filter(|named| is_omitted(&named.find(arguments)));
-            for (n, named) in omitted.enumerate() {
+            for (n, named) in omitted.into_iter().enumerate() {
                 if n > 0 {
                     line.push(b',');
                 }
@@ -246,6 +243,11 @@ pub(super) fn push_text(line: &mut Vec<u8>, text: &str, most: usize) {
         }
     }
     line.push(b'"');
+}
+
+/// Whether whoever reads the record can read it: a lone surrogate or a number beyond all numbers would hide its line.
+fn is_readable(value: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Value>(value).is_ok()
 }
 
 /// Appends a raw value on one line, and with nothing in it that is not seen.

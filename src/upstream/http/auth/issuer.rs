@@ -170,8 +170,17 @@ impl Source {
                     continue;
                 }
             };
-            let named = keys_of(&text, &self.issuer)?;
-            let named = Url::parse(&named).map_err(|_| "its `jwks_uri` is no address".to_owned())?;
+            let named = keys_of(&text, &self.issuer);
+            let named =
+                named.and_then(|named| Url::parse(&named).map_err(|_| "its `jwks_uri` is no address".to_owned()));
+            // Some answer every path with a page.
+            let named = match named {
+                Ok(named) => named,
+                Err(error) => {
+                    why = error;
+                    continue;
+                }
+            };
             let trust = if named.origin() == url.origin() { Trust::Operator } else { Trust::Stranger };
             return Ok((named, trust));
         }

@@ -146,7 +146,8 @@ fn groups(raw: &[u8], place: &str) -> Result<Vec<String>, Bad> {
         }
     };
     let Some(found) = found.filter(|found| *found != b"null") else { return Ok(Vec::new()) };
-    Ok(texts(found, true)?.into_iter().map(Cow::into_owned).collect())
+    // One text is one group, blanks and all: some providers let people name groups.
+    Ok(texts(found, false)?.into_iter().map(Cow::into_owned).collect())
 }
 
 /// The member of that name; an error where there are two.
