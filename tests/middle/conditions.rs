@@ -168,3 +168,30 @@ async fn logs_and_completions_may_be_withheld() {
         world.end().await;
     }
 }
+
+/// E-20, SUB-6: who may no longer see a resource is not told of it either, however it was subscribed to.
+#[tokio::test(start_paused = true)]
+async fn e20_news_of_a_resource_end_with_the_time_in_which_it_is_seen() {
+    const URI: &str = "file:///n";
+    let timed = RuleSettings { time: Some(soon()), ..rule(Effect::Allow, "a/resource/*") };
+    let mut world = world(Effect::Deny, vec![timed]);
+    let mut a = Full::new(world.accept("a").await, Era::Legacy);
+    a.capabilities = json!({"resources": {"subscribe": true, "listChanged": true}});
+    a.resources = json!([{"uri": URI, "name": "n"}]);
+    a.settle().await;
+    let mut host = world.host();
+    Era::Legacy.open(&mut host).await;
+    sleep(Duration::from_secs(130)).await;
+    host.ask(1, "resources/subscribe", json!({"uri": URI})).await;
+    let asked = a.expect("resources/subscribe").await;
+    a.end.result(&asked, json!({})).await;
+    assert!(host.next_but_lists().await["result"].is_object());
+    a.tell("notifications/resources/updated", json!({"uri": URI})).await;
+    assert_eq!(host.next_but_lists().await["method"], "notifications/resources/updated");
+    sleep(Duration::from_secs(130)).await;
+    a.tell("notifications/resources/updated", json!({"uri": URI})).await;
+    sleep(Duration::from_secs(5)).await;
+    host.ask(2, "ping", json!({})).await;
+    assert_eq!(host.next_but_lists().await["id"], 2);
+    world.end().await;
+}
