@@ -17,6 +17,8 @@ const MAX_LINE: u64 = 1 << 20;
 /// The lines of a file.
 pub struct Lines {
     from: BufReader<File>,
+    /// A line without an end was read: what came behind it meanwhile is the rest of that one.
+    over: bool,
     number: u64,
 }
 
@@ -33,12 +35,15 @@ pub struct Raw {
 impl Lines {
     /// Opens a file.
     pub fn open(file: &Path) -> io::Result<Self> {
-        Ok(Self { from: BufReader::new(File::open(file)?), number: 0 })
+        Ok(Self { from: BufReader::new(File::open(file)?), over: false, number: 0 })
     }
 
     /// The next line. Of one that is too long only the beginning is kept, which is no record then.
     pub fn next_line(&mut self) -> io::Result<Option<Raw>> {
         let mut bytes = Vec::new();
+        if self.over {
+            return Ok(None);
+        }
         self.from.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)?;
         if bytes.is_empty() {
             return Ok(None);
@@ -47,6 +52,7 @@ impl Lines {
         if !ended && bytes.len() as u64 == MAX_LINE {
             ended = self.skip()?;
         }
+        self.over = !ended;
         self.number += 1;
         Ok(Some(Raw { number: self.number, bytes, ended }))
     }

@@ -121,17 +121,16 @@ const TYPE: Bad = Bad::Never("a claim is not what it must be");
 
 /// The groups. What cannot be read as such refuses the token: a rule that denies a group must not miss it.
 fn groups(raw: &[u8], place: &str) -> Result<Vec<String>, Bad> {
+    // A provider that leaves out groups because they are many says that they are elsewhere, or that there are some.
+    let first = place.strip_prefix('/').map_or(place, |pointer| pointer.split('/').next().unwrap_or_default());
+    let first = if place.starts_with('/') { first.replace("~1", "/").replace("~0", "~") } else { first.to_owned() };
+    let elsewhere = one(raw, "_claim_names")?.filter(|names| names.starts_with(b"{"));
+    let is_elsewhere = elsewhere.map_or(Ok(None), |names| one(names, &first))?.is_some();
+    if is_elsewhere || one(raw, "hasgroups")? == Some(b"true") && one(raw, &first)?.is_none() {
+        return Err(Bad::Never("its groups are not in it: they were too many"));
+    }
     let found = match place.strip_prefix('/') {
-        None => {
-            // A provider that leaves out groups because they are many says that they are elsewhere.
-            let elsewhere = one(raw, "_claim_names")?.filter(|names| names.starts_with(b"{"));
-            if let Some(names) = elsewhere
-                && one(names, place)?.is_some()
-            {
-                return Err(Bad::Never("its groups are not in it: they were too many"));
-            }
-            one(raw, place)?
-        }
+        None => one(raw, place)?,
         Some(pointer) => {
             let mut at = Some(raw);
             for segment in pointer.split('/') {

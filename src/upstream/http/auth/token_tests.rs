@@ -300,7 +300,9 @@ fn groups_and_scopes_are_read_or_the_token_is_refused() {
     // Too many to be in the token: a rule that denies one of them must not be missed.
     assert_eq!(groups(&idp, json!({"_claim_names": {"groups": "src1"}})), None);
     assert_eq!(groups(&idp, json!({"_claim_names": {"other": "src1"}, "groups": ["a"]})), Some("a".into()));
+    assert_eq!(groups(&idp, json!({"hasgroups": true})), None);
     idp.wanted.groups_claim = "/realm/ro~1les".into();
+    assert_eq!(groups(&idp, json!({"_claim_names": {"realm": "src1"}})), None);
     assert_eq!(groups(&idp, json!({"realm": {"ro/les": ["a"]}, "groups": ["b"]})), Some("a".into()));
     assert_eq!(groups(&idp, json!({"realm": {}})), none());
     assert_eq!(groups(&idp, json!({"realm": []})), None);
