@@ -205,7 +205,8 @@ pub fn install(
     let mut notes = Vec::new();
     let mut moved: Vec<(String, serde_json::Value)> = Vec::new();
     let mut beside = Vec::new();
-    for server in &found.servers {
+    // Those of single projects stand elsewhere in the file, whatever they are called.
+    for server in found.servers.iter().filter(|server| server.origin.project.is_none()) {
         let Some((name, value)) = there.iter().find(|(name, _)| *name == server.title) else { continue };
         match behind.and_then(|(behind, base)| behind.key(server, base)) {
             Some(_) => moved.push((name.clone(), value.clone())),
@@ -224,7 +225,10 @@ pub fn install(
         notes.push(format!("{} takes {most} tools at most; `onegate tools` counts yours", wanted.host.title));
     }
     let memory = Memory::of(state, &file_at, &wanted.name);
-    let remembered = memory.recall()?.filter(|(record, _)| record.after == hash(&before));
+    let (remembered, outdated) = match memory.recall()? {
+        Some((record, kept)) if record.after == hash(&before) => (Some((record, kept)), None),
+        other => (None, other.map(|(record, _)| record)),
+    };
     if known == Some(&ours.json()) && moved.is_empty() {
         return Ok(Todo::Nothing { file: file_at, why: format!("`{}` is there already, just so", wanted.name) });
     }
@@ -239,13 +243,29 @@ pub fn install(
             replaced.extend(moved.clone());
             (kept.clone(), record.was_there, record.made_member, replaced)
         }
-        (None, Some(_)) => {
-            let without = edit::remove(text, at, &wanted.name, false).map_err(refuse)?;
-            (Some(without.into_bytes()), true, false, moved.clone())
-        }
-        (None, None) => {
-            let made = !member_is_there(text, file.syntax, file.servers);
-            (seen.content.clone(), seen.content.is_some(), made, moved.clone())
+        (None, _) => {
+            let mut replaced = outdated.as_ref().map(|record| record.replaced.clone()).unwrap_or_default();
+            // What somebody put back is theirs again.
+            replaced.retain(|(name, _)| there.iter().all(|(known, _)| known != name));
+            let made = match &outdated {
+                Some(record) => record.made_member,
+                None => known.is_none() && !member_is_there(text, file.syntax, file.servers),
+            };
+            let mut kept = seen.content.clone();
+            if known.is_some() {
+                let bare = made && outdated.is_some() && replaced.is_empty();
+                kept = Some(edit::remove(text, at, &wanted.name, bare).map_err(refuse)?.into_bytes());
+            }
+            // Others changed the file since: it becomes what it is now, with what we took out of it.
+            for (name, value) in &replaced {
+                let now = kept.take().unwrap_or_default();
+                let now = read::text(&now).map_err(|why| refuse(why.into()))?;
+                let with = edit::put(now, at, name, &edit::Value::of_json(value), head(file.servers));
+                kept = Some(with.map_err(refuse)?.into_bytes());
+            }
+            replaced.extend(moved.clone());
+            let was_there = kept.is_some();
+            (kept, was_there, made, replaced)
         }
     };
     let record = Record {
@@ -257,7 +277,7 @@ pub fn install(
         made_member,
         was_there,
         after: hash(after.as_bytes()),
-        made_folders: remembered.map(|(record, _)| record.made_folders).unwrap_or_default(),
+        made_folders: remembered.map(|(record, _)| record).or(outdated).map(|r| r.made_folders).unwrap_or_default(),
         replaced,
     };
     if seen.content.is_none() {
@@ -307,10 +327,18 @@ impl Plan {
     /// Does it, unless the file is not what it was.
     pub fn carry_out(mut self) -> Result<(), Refused> {
         // Remembered first: a backup without a change hurts nobody.
+        let known = self.memory.copy()?;
+        // Nothing was changed: what was remembered is still so.
+        let (memory, record, file) = (&self.memory, self.record.is_some(), &self.file);
+        let not_written = |why| {
+            if record {
+                memory.put_back(&known);
+            }
+            Refused::NotWritten { path: file.clone(), why }
+        };
         if let Some(remembered) = &self.record {
-            self.memory.keep(remembered)?;
+            self.memory.keep(remembered).inspect_err(|_| self.memory.put_back(&known))?;
         }
-        let not_written = |why| Refused::NotWritten { path: self.file.clone(), why };
         let made = match &self.after {
             Some(after) if self.seen.content.as_ref() != Some(after) => self.seen.write(after).map_err(not_written)?,
             Some(_) => Vec::new(),

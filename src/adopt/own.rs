@@ -64,6 +64,7 @@ pub fn merge(
     let mut new = Vec::with_capacity(servers.len());
     let mut all: Vec<(usize, Taken)> = Vec::with_capacity(servers.len());
     let mut twins = Vec::new();
+    let mut variables = secrets::Variables::new();
     for (n, mut server) in servers.into_iter().enumerate() {
         let left = |server, outcome| Taken { server, key: None, outcome, lifted: Vec::new(), wanted: Vec::new() };
         if server.command.is_none() && server.url.is_none() {
@@ -88,7 +89,7 @@ pub fn merge(
     let slugs = keys(names.iter().map(String::as_str));
     for ((n, mut server), slug) in new.into_iter().zip(slugs) {
         let key = free(&slug, &used);
-        let lifted = secrets::lift(&mut server, &key, instead, base);
+        let lifted = secrets::lift_among(&mut server, &key, instead, base, &mut variables);
         let (table, lost, wanted) = table(&server);
         let why = server.unusable.clone().or_else(|| {
             (!lost.is_empty())
@@ -150,7 +151,7 @@ pub(super) fn identities(
     let servers = root.get("servers").map(Node::entries).unwrap_or_default();
     let mut known = BTreeMap::new();
     for entry in servers {
-        let origin = Origin { host: String::new(), file: base.to_owned(), scope: None, line: None };
+        let origin = Origin { file: base.to_owned(), ..Origin::default() };
         let read = fields::server_in(Variables::Ours, &entry.name, &entry.node, origin);
         if only_enabled && !read.enabled {
             continue;
@@ -171,7 +172,7 @@ pub fn open_secrets(text: &str) -> Vec<(String, String)> {
     let Ok(root) = read::parse(text, Syntax::Toml) else { return Vec::new() };
     let mut found = Vec::new();
     for entry in root.get("servers").map(Node::entries).unwrap_or_default() {
-        let origin = Origin { host: String::new(), file: Default::default(), scope: None, line: None };
+        let origin = Origin::default();
         let mut server = fields::server_in(Variables::Ours, &entry.name, &entry.node, origin);
         let lifted = secrets::lift(&mut server, &entry.name, Instead::Variable, Path::new("/"));
         found.extend(lifted.into_iter().map(|lifted| (entry.name.clone(), lifted.place)));

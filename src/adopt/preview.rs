@@ -2,7 +2,7 @@
 //!
 //! Better a word too many hidden than one too few (I-34). Called by `install` and by `cli`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::config::names_a_secret;
 use crate::config::tree::{Node, Value as Read};
@@ -43,7 +43,7 @@ fn confidential(text: &str, syntax: Syntax) -> Vec<String> {
         let holders = HOSTS.iter().flat_map(|host| host.files).map(|file| file.servers.member());
         for holder in holders.filter_map(|name| root.get(name)) {
             for node in holder.entries().iter().map(|entry| &entry.node).chain(holder.items()) {
-                let origin = Origin { host: String::new(), file: PathBuf::new(), scope: None, line: None };
+                let origin = Origin::default();
                 let mut server = fields::server_in(Variables::Any, "", node, origin);
                 let lifted = secrets::lift(&mut server, "x", Instead::Variable, Path::new("/"));
                 found.extend(lifted.iter().map(|lifted| lifted.value.reveal().to_owned()));

@@ -15,6 +15,7 @@ use super::fields;
 use super::hosts::{HOSTS, Host, Scope, Servers, Syntax};
 use super::place::Ground;
 use super::server::{Origin, Server};
+use super::text::Text;
 
 /// Largest file; some hosts keep much else beside their servers.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -161,7 +162,7 @@ pub(super) fn content(
     let mut found =
         Found { file: path.to_owned(), host, scope, servers: Vec::new(), ourselves: Vec::new(), commands: Vec::new() };
     let title = host.map_or_else(|| shown(&name), |host| host.title.to_owned());
-    let origin = Origin { host: title, file: path.to_owned(), scope, line: None };
+    let origin = Origin { host: title, file: path.to_owned(), scope, ..Origin::default() };
     match member {
         Some(member) => found.take(root.get(member), &origin)?,
         None if host.is_none() => {
@@ -172,6 +173,8 @@ pub(super) fn content(
     // Claude Code keeps the servers of single projects in the user's file.
     if host.is_some_and(|host| host.id == "claude-code") {
         for project in root.get("projects").map(Node::entries).unwrap_or_default() {
+            let project_s = Some(project.name.clone());
+            let origin = Origin { scope: Some(Scope::Project), project: project_s, ..origin.clone() };
             found.take(project.node.get("mcpServers"), &origin)?;
         }
     }
@@ -202,6 +205,10 @@ impl Found {
             match fields::server(name, node, origin, self.host) {
                 Ok(mut server) => {
                     bridge::unwrap(&mut server);
+                    // The host starts it in its project.
+                    if let (Some(_), None, Some(project)) = (&server.command, &server.cwd, &server.origin.project) {
+                        server.cwd = Some(Text::plain(project));
+                    }
                     self.servers.push(server);
                 }
                 Err(command) => {

@@ -37,6 +37,9 @@ pub(super) struct Record {
 /// What is remembered, and what was there before.
 pub(super) type Remembered = (Record, Option<Vec<u8>>);
 
+/// The files of a memory as they lie there: what was before, and the record.
+pub(super) type Copied = [Option<Vec<u8>>; 2];
+
 /// Where an installation is remembered.
 pub(super) struct Memory(PathBuf);
 
@@ -86,6 +89,32 @@ impl Memory {
         let path = self.0.join(RECORD);
         let text = serde_json::to_vec(record).map_err(io::Error::from);
         text.and_then(|text| store::put(&path, &text, 0o600)).map_err(failed(&path))
+    }
+
+    /// What lies there now, for [`Self::put_back`].
+    pub(super) fn copy(&self) -> Result<Copied, Refused> {
+        let one = |name: &str| {
+            let path = self.0.join(name);
+            match std::fs::read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                content => content.map(Some).map_err(failed(&path)),
+            }
+        };
+        Ok([one(BEFORE)?, one(RECORD)?])
+    }
+
+    /// Makes it what it was when it was copied; that there is more to say of a failure than this one helps nobody.
+    pub(super) fn put_back(&self, copied: &Copied) {
+        if copied.iter().all(Option::is_none) {
+            return self.forget();
+        }
+        for (name, content) in [BEFORE, RECORD].iter().zip(copied) {
+            let path = self.0.join(name);
+            let _ = match content {
+                Some(content) => store::put(&path, content, 0o600),
+                None => std::fs::remove_file(&path),
+            };
+        }
     }
 
     /// Forgets it; what cannot be removed hurts nobody.

@@ -3,6 +3,7 @@
 //! Better one too many than one too few: a text that was none works just as well from a file. What is found is given
 //! as a `Secret` and written by `store` alone; no message ever holds it (I-34).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::config::names_a_secret;
@@ -101,6 +102,8 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
     // Where a secret is, is none.
     let of_place =
         ["_FILE", "_PATH", "_DIR", "_MODE", "_TYPE", "_NAME", "_URL", "_METHOD"].iter().any(|end| upper.ends_with(end));
+    // Whoever has the address of a webhook may call it.
+    let of_place = of_place && !(upper.contains("WEBHOOK") && value.contains("://"));
     let place = of_place || (upper.ends_with("CREDENTIALS") && value.contains('/'));
     !value.is_empty() && (looks_secret(value) || (names_a_secret(name) && !short && !place))
 }
@@ -108,7 +111,21 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
 /// Takes the secrets of a server out, references in their place. Files that lie in the folder of secrets beside `base` with
 /// another content are somebody else's.
 pub(super) fn lift(server: &mut Server, key: &str, instead: Instead, base: &Path) -> Vec<Lifted> {
-    let mut lifter = Lifter { key, instead, base, lifted: Vec::new() };
+    lift_among(server, key, instead, base, &mut Variables::new())
+}
+
+/// The variables that stand for secrets so far, and for which.
+pub(super) type Variables = BTreeMap<String, Secret>;
+
+/// The same for one of several servers: a variable of one never stands for another secret of the next.
+pub(super) fn lift_among(
+    server: &mut Server,
+    key: &str,
+    instead: Instead,
+    base: &Path,
+    variables: &mut Variables,
+) -> Vec<Lifted> {
+    let mut lifter = Lifter { key, instead, base, variables, lifted: Vec::new() };
     for (name, text) in &mut server.env {
         if text.as_plain().is_some_and(|value| is_secret(name, value)) {
             let value = text.as_plain().unwrap_or_default().to_owned();
@@ -129,6 +146,7 @@ struct Lifter<'k> {
     key: &'k str,
     instead: Instead,
     base: &'k Path,
+    variables: &'k mut Variables,
     lifted: Vec<Lifted>,
 }
 
@@ -142,12 +160,10 @@ impl Lifter<'_> {
         let plain: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();
         let mut file = format!("{}.{plain}", self.key);
-        let mut variable = variable_name(name);
         // One name twice, or a file of another's: the place in the row tells them apart.
         if self.lifted.iter().any(|known| known.file == file) {
             let number = self.lifted.len() + 1;
             file.push_str(&format!(".{number}"));
-            variable.push_str(&format!("_{number}"));
         }
         let folder = self.base.join(SECRETS);
         let of_another = |file: &String| {
@@ -160,15 +176,28 @@ impl Lifter<'_> {
             file = format!("{stem}-{number}");
             number += 1;
         }
-        if matches!(name, "Authorization" | "authorization") {
-            variable = format!("{}_TOKEN", variable_name(self.key));
-        }
+        let variable = self.variable(name, value);
         let piece = match self.instead {
             Instead::File => Piece::File(format!("{SECRETS}/{file}")),
             Instead::Variable => Piece::Variable { name: variable.clone(), default: None },
         };
         self.lifted.push(Lifted { place: place.to_owned(), file, variable, value: Secret::new(value) });
         piece
+    }
+
+    /// A variable that stands for this secret and no other.
+    fn variable(&mut self, name: &str, value: &str) -> String {
+        let (key, plain) = (variable_name(self.key), variable_name(name));
+        let (first, own) = if name.eq_ignore_ascii_case("authorization") {
+            (format!("{key}_TOKEN"), format!("{key}_TOKEN"))
+        } else {
+            (plain.clone(), format!("{key}_{plain}"))
+        };
+        let numbered = (2_u32..).map(|number| format!("{own}_{number}"));
+        let is_free = |name: &String| self.variables.get(name).is_none_or(|known| known.reveal() == value);
+        let chosen = [first, own.clone()].into_iter().chain(numbered).find(is_free).unwrap_or(plain);
+        self.variables.insert(chosen.clone(), Secret::new(value));
+        chosen
     }
 
     fn header(&mut self, name: &str, text: &mut Text) {
@@ -197,21 +226,8 @@ impl Lifter<'_> {
         for text in args {
             let flag = before.take();
             let Some(value) = text.as_plain().map(str::to_owned) else { continue };
-            // `--token=…`, `TOKEN=…`.
-            let assigned = value.split_once('=').filter(|(name, value)| {
-                let word = name.trim_start_matches('-');
-                !word.is_empty() && is_name(word) && is_secret(word, value)
-            });
-            if let Some((name, secret)) = assigned {
-                let piece = self.piece(&format!("argument {name}"), name.trim_start_matches('-'), secret);
-                *text = Text(vec![Piece::Plain(format!("{name}=")), piece]);
-            } else if let Some((name, token)) =
-                value.split_once(": ").filter(|(name, token)| is_name(name) && is_secret(name, token))
-            {
-                let mut header = Text::plain(token);
-                self.header(name, &mut header);
-                header.0.insert(0, Piece::Plain(format!("{name}: ")));
-                *text = Text(header.0);
+            if let Some(pieces) = self.named(&value) {
+                *text = Text(pieces);
             } else if let Some(flag) = flag.filter(|flag| is_secret(flag, &value) && !value.starts_with('-')) {
                 *text = self.reference(&format!("argument --{flag}"), &flag, &value);
             } else if looks_secret(&value) {
@@ -222,14 +238,58 @@ impl Lifter<'_> {
         }
     }
 
-    /// Parameters of the query, and tokens that are a part of the path.
+    /// What an argument names itself: `--token=…`, `TOKEN=…`, `Authorization: …`, `--env=TOKEN=…`.
+    fn named(&mut self, value: &str) -> Option<Vec<Piece>> {
+        let assigned = value.split_once('=').filter(|(name, _)| is_name(name.trim_start_matches('-')));
+        if let Some((name, secret)) = assigned {
+            let word = name.trim_start_matches('-');
+            let mut pieces = vec![Piece::Plain(format!("{name}="))];
+            if is_secret(word, secret) {
+                pieces.push(self.piece(&format!("argument {name}"), word, secret));
+            } else {
+                pieces.extend(self.named(secret)?);
+            }
+            return Some(pieces);
+        }
+        let (name, token) = value.split_once(':')?;
+        let bare = token.trim_start();
+        // `authelia:latest` is an image; headers are told by their space or their capitals.
+        let header =
+            bare.len() < token.len() || name.contains(|c: char| c.is_ascii_uppercase()) || name.starts_with("x-");
+        if !header || !is_name(name) || !is_secret(name, bare) {
+            return None;
+        }
+        let mut text = Text::plain(bare);
+        self.header(name, &mut text);
+        let mut pieces = vec![Piece::Plain(value[..value.len() - bare.len()].to_owned())];
+        pieces.append(&mut text.0);
+        Some(pieces)
+    }
+
+    /// User and password, parameters of the query, and tokens that are a part of the path.
     fn url(&mut self, url: &mut Text) {
         let Some(value) = url.as_plain().map(str::to_owned) else { return };
         let (address, query) = value.split_once('?').unwrap_or((&value, ""));
         let mut pieces = Vec::new();
         for (n, part) in address.split_inclusive('/').enumerate() {
             let word = part.trim_end_matches('/');
-            if n > 2 && looks_secret(word) {
+            let user = part.rsplit_once('@').filter(|_| n == 2);
+            if let Some((user, host)) = user {
+                // A name alone is a token where it looks like one.
+                match user.split_once(':') {
+                    Some((name, word)) if !word.is_empty() => {
+                        pieces.push(Piece::Plain(format!("{name}:")));
+                        pieces.push(self.piece("the address", "url", word));
+                    }
+                    None if looks_secret(user) => pieces.push(self.piece("the address", "url", user)),
+                    Some((name, "")) if looks_secret(name) => {
+                        pieces.push(self.piece("the address", "url", name));
+                        pieces.push(Piece::Plain(":".to_owned()));
+                    }
+                    Some(_) | None => pieces.push(Piece::Plain(user.to_owned())),
+                }
+                pieces.push(Piece::Plain(format!("@{host}")));
+            } else if n > 2 && looks_secret(word) {
                 pieces.push(self.piece("the address", "url", word));
                 pieces.push(Piece::Plain(part[word.len()..].to_owned()));
             } else {
@@ -263,7 +323,7 @@ mod tests {
     use super::*;
 
     fn server() -> Server {
-        Server::new("s", Origin { host: "x".into(), file: "x".into(), scope: None, line: None })
+        Server::new("s", Origin::default())
     }
 
     #[test]
@@ -285,6 +345,12 @@ mod tests {
             ("DATABASE", "postgres://me:pw@db/x", true),
             ("DATABASE", "postgres://me@db/x", false),
             ("X", "https://h/a:b@c", false),
+            ("GITHUB_PAT", "x1y2z3", true),
+            ("PATH", "/usr/bin", false),
+            ("PWD", "/home/me", false),
+            ("MYSQL_PWD", "hunter2", true),
+            ("SQL_CONNECTION_STRING", "Server=a;Uid=b", true),
+            ("SLACK_WEBHOOK_URL", "https://hooks.example/T/B/x", true),
         ] {
             assert_eq!(is_secret(name, value), secret, "{name}={value}");
         }
@@ -318,6 +384,43 @@ mod tests {
         files.sort();
         files.dedup();
         assert_eq!(files.len(), 6, "each has its own file");
+    }
+
+    #[test]
+    fn i_34_secrets_within_arguments_and_addresses() {
+        let mut server = server();
+        server.args = [
+            "Authorization:Bearer hunter1",
+            "--header=Authorization: Bearer hunter2",
+            "--env=GITHUB_TOKEN=hunter3",
+            "authelia:latest",
+        ]
+        .map(Text::plain)
+        .to_vec();
+        server.url = Some(Text::plain("https://me:hunter4@h.example/mcp"));
+        let lifted = lift(&mut server, "s", Instead::Variable, Path::new("/nowhere"));
+        let values: Vec<_> = lifted.iter().map(|lifted| lifted.value.reveal()).collect();
+        assert_eq!(values, ["hunter1", "hunter2", "hunter3", "hunter4"]);
+        let args: Vec<_> = server.args.iter().map(|text| text.own().text).collect();
+        assert_eq!(args[0], "Authorization:Bearer ${env:S_TOKEN}");
+        assert_eq!(args[1], "--header=Authorization: Bearer ${env:S_TOKEN_2}");
+        assert_eq!(args[2], "--env=GITHUB_TOKEN=${env:GITHUB_TOKEN}");
+        assert_eq!(args[3], "authelia:latest");
+        assert_eq!(server.url.unwrap().own().text, "https://me:${env:URL}@h.example/mcp");
+    }
+
+    #[test]
+    fn one_variable_stands_for_one_secret() {
+        let mut variables = Variables::new();
+        let mut lift = |key: &str, value: &str| {
+            let mut server = server();
+            server.env = vec![("API_KEY".into(), Text::plain(value))];
+            let _ = lift_among(&mut server, key, Instead::Variable, Path::new("/nowhere"), &mut variables);
+            server.env[0].1.own().text
+        };
+        assert_eq!(lift("a", "hunter1"), "${env:API_KEY}");
+        assert_eq!(lift("b", "hunter1"), "${env:API_KEY}");
+        assert_eq!(lift("c-d", "hunter2"), "${env:C_D_API_KEY}");
     }
 
     #[test]

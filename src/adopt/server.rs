@@ -8,10 +8,11 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::hosts::Scope;
+use super::secrets::{self, Instead};
 use super::text::{self, Text};
 
 /// Where a server was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// What people call the host; the file's own name when it is of no known one.
     pub host: String,
@@ -21,6 +22,8 @@ pub struct Origin {
     pub scope: Option<Scope>,
     /// The line, where the format tells.
     pub line: Option<u32>,
+    /// The project that it is for, where a file holds those of several.
+    pub project: Option<String>,
 }
 
 /// A server. Without `Debug`: its texts may be secrets (I-34).
@@ -81,13 +84,21 @@ impl Server {
 
     /// What starts it or where it is, for people; without what may be a secret.
     pub fn summary(&self) -> String {
-        let own = |text: &Text| text.own().text.replace("$${", "${");
-        match (&self.command, &self.url) {
+        let mut bare = self.clone();
+        let _ = secrets::lift(&mut bare, "x", Instead::Variable, Path::new("/"));
+        let own = |text: &Text| {
+            let text = text.own().text.replace("$${", "${");
+            if text.contains("://") { host_alone(&text) } else { text }
+        };
+        match (&bare.command, &bare.url) {
             (Some(command), _) => {
-                let first = self.args.iter().map(own).find(|arg| !arg.starts_with('-'));
+                // A script in one argument may hold anything.
+                let says = |arg: &String| !arg.starts_with('-') && !arg.contains(char::is_whitespace);
+                let plain = bare.args.iter().filter(|arg| arg.as_plain().is_some());
+                let first = plain.map(own).find(says);
                 [Some(own(command)), first].into_iter().flatten().collect::<Vec<_>>().join(" ")
             }
-            (None, Some(url)) => own(url).split(['?', '#']).next().unwrap_or_default().to_owned(),
+            (None, Some(url)) => own(url),
             (None, None) => String::new(),
         }
     }
@@ -111,5 +122,39 @@ impl Server {
             named(&self.headers, true),
         ));
         Identity(Sha256::digest(described.unwrap_or_default()).into())
+    }
+}
+
+/// Scheme and host of an address: user, path and query may hold secrets.
+fn host_alone(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i_34_a_summary_shows_no_secret() {
+        let summary = |args: &[&str], url: Option<&str>| {
+            let mut server = Server::new("s", Origin::default());
+            match url {
+                Some(url) => server.url = Some(Text::plain(url)),
+                None => server.command = Some(Text::plain("npx")),
+            }
+            server.args = args.iter().map(|arg| Text::plain(arg)).collect();
+            server.summary()
+        };
+        assert_eq!(summary(&["-y", "pkg@1"], None), "npx pkg@1");
+        assert_eq!(summary(&["--token", "canary", "pkg"], None), "npx pkg");
+        assert_eq!(summary(&["postgresql://u:canary@h/db"], None), "npx");
+        assert_eq!(summary(&["https://h.example/canary/mcp"], None), "npx https://h.example");
+        assert_eq!(summary(&["curl -H x:canary"], None), "npx");
+        for url in ["https://h:1/s/canary/mcp", "https://u:canary@h:1/", "https://canary@h:1?k=canary"] {
+            assert_eq!(summary(&[], Some(url)), "https://h:1");
+        }
     }
 }

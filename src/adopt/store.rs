@@ -139,13 +139,24 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
     let folder = folder.join(super::text::SECRETS);
     if !lifted.is_empty() {
         folders(&folder, 0o700)?;
+        let kind = std::fs::symlink_metadata(&folder)?;
+        if !kind.is_dir() {
+            // A folder that came with a project may point anywhere.
+            return Err(io::Error::other(format!("{} is a link or no folder", folder.display())).into());
+        }
+        narrow(&folder, &kind, 0o700)?;
+        // A project's folder is soon in a repository; what somebody says there himself stays.
+        let ignore = folder.join(".gitignore");
+        if std::fs::symlink_metadata(&ignore).is_err() {
+            put(&ignore, b"*\n", 0o600)?;
+        }
     }
     let mut written = Vec::new();
     for secret in lifted {
         let path = folder.join(&secret.file);
         let content = format!("{}\n", secret.value.reveal());
         match std::fs::read(&path) {
-            Ok(known) if known == content.as_bytes() => {}
+            Ok(known) if known == content.as_bytes() => narrow(&path, &std::fs::symlink_metadata(&path)?, 0o600)?,
             // A secret of somebody else is never written over.
             Ok(_) => {
                 return Err(
@@ -159,9 +170,41 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
     Ok(written)
 }
 
+/// Takes from others what they may do with it.
+fn narrow(path: &Path, kind: &std::fs::Metadata, most: u32) -> io::Result<()> {
+    let mode = kind.permissions().mode() & 0o7777;
+    if kind.is_symlink() || mode & !most == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & most))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn i_34_the_folder_of_secrets_is_the_user_s_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let secret = super::super::secrets::Lifted {
+            place: String::new(),
+            file: "a.KEY".to_owned(),
+            variable: String::new(),
+            value: crate::ident::Secret::new("hunter2"),
+        };
+        let folder = root.path().join("secrets");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("a.KEY"), "hunter2\n").unwrap();
+        for (path, mode) in [(folder.clone(), 0o755), (folder.join("a.KEY"), 0o644)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        secrets(root.path(), &[&secret]).unwrap();
+        assert_eq!((mode(&folder), mode(&folder.join("a.KEY"))), (0o700, 0o600));
+        assert_eq!(std::fs::read(folder.join(".gitignore")).unwrap(), b"*\n");
+        let other = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&folder, other.path().join("secrets")).unwrap();
+        assert!(secrets(other.path(), &[&secret]).is_err(), "a link");
+    }
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777

@@ -5,6 +5,7 @@
 use std::path::{MAIN_SEPARATOR, PathBuf};
 
 use super::hosts::Variables;
+use super::place::Platform;
 
 /// A text, in pieces. Without `Debug`: it may be a secret (I-34).
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -160,7 +161,10 @@ impl Reader {
             Variables::None => None,
             Variables::Braces => braces(from),
             Variables::Code => code(from),
-            Variables::Dollar => braces(from).or_else(|| dollar(from)).or_else(|| percent(from)),
+            Variables::Dollar => braces(from).or_else(|| dollar(from)).or_else(|| {
+                // Elsewhere `%` means nothing to it.
+                if Platform::of_process() == Platform::Windows { percent(from) } else { None }
+            }),
             Variables::Plain => {
                 let (inner, after) = from.strip_prefix('{')?.split_once('}')?;
                 if let Some(name) = inner.strip_prefix("env:").filter(|name| is_name(name)) {
@@ -305,7 +309,7 @@ mod tests {
             (Code, "${env:X}/${userHome}/${file:/a/b} ${X}", "${env:X}/${env:HOME}/${file:/a/b} $${X}"),
             (Code, "Bearer ${input:github-token}", "Bearer ${env:GITHUB_TOKEN}"),
             (Code, "a${pathSeparator}b${/}c", "a/b/c"),
-            (Dollar, "$X-${Y} %Z% 100% $", "${env:X}-${env:Y} ${env:Z} 100% $"),
+            (Dollar, "$X-${Y} %Z% 100% $", "${env:X}-${env:Y} %Z% 100% $"),
             (Plain, "x{env:X}{file:~/k} ${Y} {", "x${env:X}${file:~/k} $${Y} {"),
             (Secrets, "Bearer ${{ secrets.A_KEY }}", "Bearer ${env:A_KEY}"),
             (Any, "${X} ${env:Y} ${{ secrets.Z }} ${nope:1}", "${env:X} ${env:Y} ${env:Z} $${nope:1}"),

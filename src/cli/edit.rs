@@ -95,10 +95,19 @@ pub(super) fn init(args: &Init) -> anyhow::Result<Exit> {
     }
     seen.write(STARTER.as_bytes()).with_context(|| path.display().to_string())?;
     let folder = path.parent().unwrap_or(&here);
-    let trusted = path.file_name().is_some_and(|name| name == "onegate.toml") && !args.user;
+    let mut trusted = path.file_name().is_some_and(|name| name == "onegate.toml") && !args.user;
     if trusted {
         let candidate = trust::examine(folder).context("it could not be trusted")?;
-        trust::trust(&environment.state_folder(), &candidate).context("it could not be trusted")?;
+        // What lay beside it before came from somebody else: a yes to our own words is none to theirs.
+        let others: Vec<_> = candidate.files.iter().filter(|file| file.file_name() != path.file_name()).collect();
+        trusted = others.is_empty();
+        if trusted {
+            trust::trust(&environment.state_folder(), &candidate).context("it could not be trusted")?;
+        } else {
+            out::say("onegate: it is not trusted yet, since these lie beside it:");
+            others.iter().for_each(|file| out::say(&format!("  {}", shown(&file.display().to_string()))));
+            out::say("look at them, then `onegate trust`");
+        }
     }
     if args.json {
         out::json(&json!({ "file": path, "trusted": trusted }))?;

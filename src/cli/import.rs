@@ -8,7 +8,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::own_file::OwnFile;
 use super::{Common, ask, load, out};
-use crate::adopt::hosts::{self, HOSTS};
+use crate::adopt::hosts::{self, HOSTS, Scope};
 use crate::adopt::own::{self, Outcome, Taken};
 use crate::adopt::place::{Ground, Platform};
 use crate::adopt::read::{self, Found, Unreadable};
@@ -164,6 +164,7 @@ fn list(looked: &Looked, json: bool) -> anyhow::Result<Exit> {
                     "scope": found.scope.map(|scope| scope.word()),
                     "servers": found.servers.iter().map(|server| json!({
                         "name": server.title, "summary": server.summary(), "enabled": server.enabled,
+                        "project": server.origin.project,
                     })).collect::<Vec<_>>(),
                     "ourselves": found.ourselves,
                 }),
@@ -183,14 +184,15 @@ fn list(looked: &Looked, json: bool) -> anyhow::Result<Exit> {
         match found {
             Ok(found) => {
                 let host = found.host.map_or("", |host| host.id).to_owned();
-                let scope = found.scope.map_or("", |scope| scope.word()).to_owned();
-                let mut row = |name: &str, what: String| {
-                    rows.push(vec![host.clone(), scope.clone(), shown(name), what, file.clone()]);
+                let mut row_of = |scope: Option<Scope>, name: &str, what: String| {
+                    let scope = scope.map_or("", |scope| scope.word()).to_owned();
+                    rows.push(vec![host.clone(), scope, shown(name), what, file.clone()]);
                 };
                 for server in &found.servers {
                     let off = if server.enabled { "" } else { " (off)" };
-                    row(&server.title, format!("{}{off}", shown(&server.summary())));
+                    row_of(server.origin.scope, &server.title, format!("{}{off}", shown(&server.summary())));
                 }
+                let mut row = |name: &str, what: String| row_of(found.scope, name, what);
                 for name in &found.ourselves {
                     row(name, "this gateway".to_owned());
                 }

@@ -38,7 +38,10 @@ pub(super) struct Findings {
 /// Whether what a variable or header of this name holds is likely to be confidential, though it is written in the open.
 pub(crate) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE"].iter().any(|word| name.contains(word))
+    let within = ["TOKEN", "KEY", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "WEBHOOK"];
+    // Too short to be looked for within words: `PATH`.
+    let words = name.split(['_', '-', '.']).any(|word| matches!(word, "PAT" | "PWD")) && name != "PWD";
+    words || within.iter().any(|word| name.contains(word)) || name.replace(['_', '-'], "").contains("CONNECTIONSTRING")
 }
 
 impl Findings {

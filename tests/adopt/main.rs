@@ -274,3 +274,50 @@ fn the_page_names_every_host() {
         assert!(row.is_none_or(|row| row.contains(host.tested)), "{}: by what?", host.id);
     }
 }
+
+#[test]
+fn what_was_taken_out_is_not_forgotten_when_others_changed_the_file() {
+    let host = hosts::named("cursor").unwrap();
+    let world = World::new(Platform::Linux);
+    let path =
+        world.put(host, Scope::User, b"{\"mcpServers\": {\"a\": {\"command\": \"a\"}, \"b\": {\"command\": \"b\"}}}\n");
+    let behind = Behind::of("[servers.x]\ncommand = \"a\"\n", Path::new("/")).unwrap();
+    let replace = |args: &[&str]| {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let wanted = Wanted { args, ..wanted(host, Scope::User) };
+        install::install(&world.ground, &world.state(), &wanted, Some((&behind, Path::new("/"))))
+    };
+    plan(replace(&["run"])).carry_out().unwrap();
+    let edited = |from: &str, to: &str| {
+        let now = std::fs::read_to_string(&path).unwrap();
+        assert!(now.contains(from), "{now}");
+        std::fs::write(&path, now.replacen(from, to, 1)).unwrap();
+    };
+    edited("{", "{\"new\": 1, ");
+    // A change that fails leaves what is remembered.
+    let late = plan(replace(&["run", "--log", "x"]));
+    edited("\"new\": 1", "\"new\": 2");
+    late.carry_out().unwrap_err();
+    plan(replace(&["run", "--log", "x"])).carry_out().unwrap();
+    plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+    let said = parsed::json(&std::fs::read_to_string(&path).unwrap());
+    let servers = serde_json::json!({"a": {"command": "a"}, "b": {"command": "b"}});
+    assert_eq!(said, serde_json::json!({"new": 2, "mcpServers": servers}));
+}
+
+#[test]
+fn servers_of_single_projects_are_not_those_of_all() {
+    let host = hosts::named("claude-code").unwrap();
+    let world = World::new(Platform::Linux);
+    let text = r#"{"projects": {"/p/shop": {"mcpServers": {"db": {"command": "a"}}}}, "mcpServers": {"db": {"command": "b"}}}"#;
+    world.put(host, Scope::User, text.as_bytes());
+    let behind =
+        Behind::of("[servers.x]\ncommand = \"a\"\ncwd = \"/p/shop\"\n[servers.y]\ncommand = \"a\"\n", Path::new("/"));
+    let wanted = wanted(host, Scope::User);
+    let behind = behind.unwrap();
+    let planned = plan(install::install(&world.ground, &world.state(), &wanted, Some((&behind, Path::new("/")))));
+    assert!(planned.moved.is_empty(), "{:?}", planned.moved);
+    let (_, found) = read::host_files(host, &world.ground).remove(0);
+    let (toml, _) = own::merge("", found.unwrap().servers, Instead::File, world.dir.path()).unwrap();
+    assert!(toml.contains("cwd = \"/p/shop\""), "{toml}");
+}

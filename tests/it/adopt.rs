@@ -236,6 +236,16 @@ fn init_writes_a_file_that_is_trusted_and_stays_so() {
 }
 
 #[test]
+fn init_does_not_trust_what_lay_there_before() {
+    let home = Home::new();
+    home.put("onegate.d/10.toml", "[servers.theirs]\ncommand = \"onegate\"\n");
+    assert!(home.ends(&["init"], 0).contains("not trusted yet"));
+    assert!(home.ends(&["check"], 0).contains("not trusted"));
+    home.ends(&["trust"], 0);
+    assert!(home.ends(&["check"], 0).contains("theirs"));
+}
+
+#[test]
 fn the_host_s_own_entry_works() {
     let home = Home::new();
     home.put(OURS, "[servers.clock]\ncommand = \"onegate\"\nargs = [\"demo-server\", \"clock\"]\n[profiles.p]\nservers = [\"clock\"]\n");
