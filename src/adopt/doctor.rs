@@ -83,10 +83,12 @@ fn version(server: &ServerSettings) -> Option<Finding> {
     let args: Vec<&str> = launch.args.iter().map(Secret::reveal).collect();
     let floating = floating(&launch.command, &args)?;
     // A package's name is no secret, but an argument that came out of one might stand in its place.
-    let secret = launch.secrets.iter().any(|secret| floating.what.contains(secret.reveal()));
-    let what = if secret { "[secret]".to_owned() } else { shown(&floating.what) };
-    let message = format!("`{what}` has no fixed version: the next start may run other code");
-    Some(finding("version", server.key.as_str(), message, format!("write `{}`", shown(&floating.fixed))))
+    let told = |text: &str| {
+        let secret = launch.secrets.iter().any(|secret| !secret.reveal().is_empty() && text.contains(secret.reveal()));
+        if secret { "[secret]".to_owned() } else { shown(text) }
+    };
+    let message = format!("`{}` has no fixed version: the next start may run other code", told(&floating.what));
+    Some(finding("version", server.key.as_str(), message, format!("write `{}`", told(&floating.fixed))))
 }
 
 fn mode(path: &Path) -> Option<u32> {

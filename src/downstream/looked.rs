@@ -26,12 +26,35 @@ pub enum Look {
 #[derive(Debug, Default)]
 pub struct Looked {
     kinds: watch::Sender<u8>,
-    /// By kind: after how many changes it was compared, and what is not as reviewed.
+    /// By kind: after how many changes it was compared, and what may be called.
     own: Mutex<[Option<Found>; 4]>,
 }
 
-/// After how many changes, and what.
-type Found = (u64, Arc<HashSet<String>>);
+/// What of a list may be called.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// The list could be read.
+    pub is_read: bool,
+    /// What is as reviewed.
+    pub open: HashSet<String>,
+    /// What is not.
+    pub held: HashSet<String>,
+}
+
+impl Served {
+    /// Whether a call may pass. Resources have no list that says all of them: of those only what is held is not served.
+    pub(super) fn serves(&self, kind: Kind, native: &str) -> bool {
+        match kind {
+            Kind::Tool | Kind::Prompt => self.open.contains(native),
+            Kind::Template | Kind::Resource => self.is_read && !self.held.contains(native),
+        }
+    }
+}
+
+/// After how many changes of the server and of the pins.
+pub(super) type At = (u64, u64);
+/// When, and what.
+type Found = (At, Arc<Served>);
 
 const fn bit(kind: Kind) -> u8 {
     1 << kind.index()
@@ -55,9 +78,9 @@ impl Looked {
     }
 
     /// What was found on a connection of some hosts alone, where nothing changed since.
-    pub(super) fn own(&self, kind: Kind, version: u64) -> Option<Arc<HashSet<String>>> {
+    pub(super) fn own(&self, kind: Kind, now: At) -> Option<Arc<Served>> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own[kind.index()].as_ref().filter(|(at, _)| *at == version).map(|(_, unlike)| Arc::clone(unlike))
+        own[kind.index()].as_ref().filter(|(at, _)| *at == now).map(|(_, served)| Arc::clone(served))
     }
 
     /// Whether anything was, whenever.
@@ -66,9 +89,28 @@ impl Looked {
     }
 
     /// Notes what was found there.
-    pub(super) fn note_own(&self, kind: Kind, version: u64, unlike: HashSet<String>) -> Arc<HashSet<String>> {
-        let unlike = Arc::new(unlike);
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)[kind.index()] = Some((version, Arc::clone(&unlike)));
-        unlike
+    pub(super) fn note_own(&self, kind: Kind, at: At, served: Served) -> Arc<Served> {
+        let served = Arc::new(served);
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)[kind.index()] = Some((at, Arc::clone(&served)));
+        served
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t_02_only_what_was_found_as_reviewed_passes_and_only_as_long_as_nothing_changes() {
+        assert!(!Served::default().serves(Kind::Tool, "t"), "a list that cannot be read approves nothing");
+        assert!(!Served::default().serves(Kind::Template, "t"));
+        let served = Served { is_read: true, open: HashSet::from(["t".into()]), held: HashSet::from(["h".into()]) };
+        assert!(served.serves(Kind::Tool, "t") && !served.serves(Kind::Tool, "not listed"));
+        assert!(served.serves(Kind::Template, "x:1") && !served.serves(Kind::Template, "h"));
+        let looked = Looked::default();
+        looked.note_own(Kind::Tool, (1, 1), served);
+        assert!(looked.own(Kind::Tool, (1, 1)).is_some());
+        assert!(looked.own(Kind::Tool, (1, 2)).is_none(), "the lock is another");
+        assert!(looked.own(Kind::Tool, (2, 1)).is_none(), "the list is another");
     }
 }

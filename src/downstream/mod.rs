@@ -37,7 +37,7 @@ pub use era::EraMemory;
 pub use guard::Guard;
 pub use handshake::Introduction;
 pub use held::Answer;
-pub use looked::{Look, Looked};
+pub use looked::{Look, Looked, Served};
 pub use offers::Offers;
 pub use process::Pace;
 pub use questions::INPUT_LIMIT;

@@ -2,7 +2,6 @@
 //!
 //! Opens a link and knows nothing of what is said on it. Called by [`super::client`]; tests give links of their own.
 
-use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::Guard;
 use super::connection::Way;
 use super::http::{self, Http};
+use super::looked::Served;
 use super::process::{self, Child};
 use crate::config::settings::{Reach, ServerSettings};
 use crate::ident::Kind;
@@ -33,9 +33,14 @@ pub trait Connect: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Which of these are not as they were reviewed: what a server lists on a connection of some hosts alone.
-    fn unlike(&self, _server: &ServerSettings, _kind: Kind, _pages: &[Bytes]) -> HashSet<String> {
-        HashSet::new()
+    /// What may be called of what a server lists on a connection of some hosts alone; asked where pins are enforced.
+    fn served(&self, _server: &ServerSettings, _kind: Kind, _pages: &[Bytes]) -> Served {
+        Served::default()
+    }
+
+    /// Another number each time that may be another.
+    fn generation(&self) -> u64 {
+        0
     }
 }
 

@@ -442,16 +442,16 @@ impl Server {
                 () = tokio::time::sleep(limit) => Err(Fault::Timeout(limit)),
             };
         }
-        let version = connection.changed.version();
-        let unlike = match connection.looked.own(kind, version) {
+        let at = (connection.changed.version(), self.ground.connect.generation());
+        let served = match connection.looked.own(kind, at) {
             Some(known) => known,
             None => {
                 let list = list::within(&connection, kind, limit).await?;
-                let unlike = self.ground.connect.unlike(&self.settings, kind, &list.pages);
-                connection.looked.note_own(kind, version, unlike)
+                let served = self.ground.connect.served(&self.settings, kind, &list.pages);
+                connection.looked.note_own(kind, at, served)
             }
         };
-        Ok(if unlike.contains(native) { Look::Unlike } else { Look::Known })
+        Ok(if served.serves(kind, native) { Look::Known } else { Look::Unlike })
     }
 
     /// Whether a call of this kind may pass on a connection: see [`Server::look`], which was asked before, perhaps of

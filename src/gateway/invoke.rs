@@ -228,9 +228,9 @@ impl Gateway {
             return Err(held(&Hold::Quarantined));
         }
         match looked {
-            Ok(Look::Known) => Ok(()),
             Ok(Look::Unlike) => Err(held(&Hold::Changed(Vec::new()))),
-            Ok(Look::New) => {
+            // The look may have waited, and what is known be another since: after a start, or by the lock.
+            Ok(Look::Known | Look::New) => {
                 let catalogue = self.audiences.catalogue(caller);
                 match self.resolve(&catalogue, call, caller, name) {
                     Some(now) if now.server == way.server && now.native == way.native => Ok(()),

@@ -309,7 +309,6 @@ impl Lists {
                     }
                 }
                 servers = self.pins.changes() => {
-                    self.policy.approve(self.pins.approved());
                     servers.iter().for_each(|server| self.pin_again(*server));
                     servers.iter().for_each(|server| pins_changed(*server));
                     let now = Instant::now();
@@ -350,6 +349,10 @@ impl Lists {
             Ok(live) => {
                 self.pins.note(server, &live, introduction, instructions.as_deref());
                 let pinned = self.pins.grade(server, &live);
+                if pinned.is_some() {
+                    // Before anybody sees the list.
+                    self.policy.approve(self.pins.approved());
+                }
                 Some((Arc::new(live), pinned))
             }
             Err(error) => {
@@ -416,6 +419,7 @@ impl Lists {
                 None => self.pins.held_of(server, kind),
             })
             .collect();
+        self.policy.approve(self.pins.approved());
         let mut parts = self.parts();
         let part = &mut parts[server];
         part.pin(&self.pins, server);

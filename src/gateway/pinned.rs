@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::catalog::{Part, Pin};
 use crate::config::settings::{Additions, PinMode, PinSettings, ServerSettings, Settings};
-use crate::downstream::{Answering, Connect, Introduction, Link, Offers};
+use crate::downstream::{Answering, Connect, Introduction, Link, Offers, Served};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact::{Artifact, Reference, reference};
 use crate::pins::canonical::{self, NotCanonical};
@@ -25,7 +25,7 @@ use crate::pins::drift::{self, Compared, EntryState, Finding, Hold, Quarantine};
 use crate::pins::facet::{Facet, Hash, Hashes, capabilities_hash, instructions_hash};
 use crate::pins::launch::launch_hash;
 use crate::pins::lint;
-use crate::pins::lock::{Announced, Entry, Lock, LockFault, LockedServer};
+use crate::pins::lock::{Announced, Entry, Lock, LockFault, LockedServer, snapshots};
 use crate::pins::observed::{Listed, Memory, Observed};
 use crate::policy::{Approved, Hints};
 use crate::shown::shown_str;
@@ -47,6 +47,8 @@ pub(super) struct Pinned {
     /// Servers whose verdicts may be others now.
     dirty: Mutex<BTreeSet<usize>>,
     changed: Notify,
+    /// How often verdicts may have become others: what was found out at an older one is old.
+    generation: AtomicU64,
 }
 
 /// One server.
@@ -99,6 +101,7 @@ impl Pinned {
             lock: ArcSwap::from_pointee(lock),
             dirty: Mutex::default(),
             changed: Notify::new(),
+            generation: AtomicU64::new(0),
         };
         if let Err(fault) = &**pinned.lock.load()
             && !pinned.observe
@@ -144,6 +147,7 @@ impl Pinned {
     }
 
     fn mark(&self, server: usize) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(server);
         self.changed.notify_one();
     }
@@ -175,34 +179,61 @@ impl Pinned {
             let mut listed = tokio::time::Instant::now();
             while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
                 let stamp = pinned.stamp();
-                if stamp != seen {
+                let other = stamp != seen;
+                // Others write the lock before its snapshots, or into those alone.
+                if other || pinned.is_faulty() {
                     seen = stamp;
-                    pinned.reload();
+                    pinned.reload(other);
                 }
                 if listed.elapsed() >= pinned.recheck {
                     listed = tokio::time::Instant::now();
+                    // What some hosts have alone is listed anew before their next call.
+                    pinned.generation.fetch_add(1, Ordering::AcqRel);
                     (0..pinned.sites.len()).filter(|server| pinned.mode(*server) != PinMode::Off).for_each(&relist);
                 }
             }
         });
     }
 
-    /// What tells one state of the lock's file from another.
-    fn stamp(&self) -> Option<(u64, i64, i64, u64, u32)> {
+    /// What tells one state of the lock's file, and of the folder beside it, from another.
+    fn stamp(&self) -> [Option<(u64, i64, i64, u64, u32)>; 2] {
         use std::os::unix::fs::MetadataExt as _;
-        let about = std::fs::metadata(&self.path).ok()?;
-        Some((about.ino(), about.mtime(), about.mtime_nsec(), about.len(), about.mode()))
+        [self.path.clone(), snapshots(&self.path)].map(|path| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.ino(), about.mtime(), about.mtime_nsec(), about.len(), about.mode()))
+        })
     }
 
-    /// Reads the lock anew.
-    fn reload(&self) {
+    /// Whether something of the lock cannot be used as it is: it is read until it can.
+    fn is_faulty(&self) -> bool {
+        match &**self.lock.load() {
+            Ok(Some(lock)) => lock.servers.values().any(|server| {
+                !server.faults.is_empty()
+                    || server.entries.values().any(|entry| !entry.blocked && entry.definition.is_none())
+            }),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Reads the lock anew; `other`: it is another one for sure.
+    fn reload(&self, other: bool) {
         let digest = |lock: &Result<Option<Lock>, LockFault>| match lock {
             Ok(Some(lock)) => lock.digest.to_string(),
             Ok(None) => "none".to_owned(),
             Err(fault) => fault.to_string(),
         };
+        // How much of it can be used.
+        let usable = |lock: &Result<Option<Lock>, LockFault>| -> Vec<(usize, usize)> {
+            let servers = lock.iter().flatten().flat_map(|lock| lock.servers.values());
+            let entries = |server: &LockedServer| server.entries.values().filter(|e| e.definition.is_some()).count();
+            servers.map(|server| (server.faults.len(), entries(server))).collect()
+        };
         let lock = Lock::read(&self.path);
         let (old, new) = (digest(&self.lock.load()), digest(&lock));
+        if !other && old == new && usable(&self.lock.load()) == usable(&lock) {
+            return;
+        }
         tracing::info!(lock = %self.path.display(), old, new, "the lock was changed");
         self.lock.store(Arc::new(lock));
         for server in 0..self.sites.len() {
@@ -222,21 +253,24 @@ impl Pinned {
 
     /// Why nothing of a server is approved, if so.
     pub(super) fn quarantine(&self, server: usize) -> Option<Quarantine> {
+        self.quarantine_by(server, &self.lock.load())
+    }
+
+    fn quarantine_by(&self, server: usize, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
         let site = &self.sites[server];
         let now = site.now();
-        let found = self.find_quarantine(site, &now.observed);
+        let found = Self::find_quarantine(site, &now.observed, lock);
         drop(now);
         let closed = found.is_some() && site.settings.mode == PinMode::Enforce;
         site.closed.store(closed, Ordering::Release);
         found
     }
 
-    fn find_quarantine(&self, site: &Site, observed: &Observed) -> Option<Quarantine> {
+    fn find_quarantine(site: &Site, observed: &Observed, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
         if let Some(why) = site.reference.as_ref().and_then(|reference| reference.floating.clone()) {
             return Some(Quarantine::Floating(why));
         }
-        let lock = self.lock.load();
-        let lock = match &**lock {
+        let lock = match lock {
             Err(fault) => return Some(Quarantine::Lock(fault.clone())),
             Ok(None) => return Some(Quarantine::Unlocked),
             Ok(Some(lock)) => lock,
@@ -281,6 +315,7 @@ impl Pinned {
             }
         }
         now.known.retain(|(of, name), _| *of != kind || names.contains(name));
+        now.states.retain(|(of, name), _| *of != kind || names.contains(name));
         new |= now.observed.lists.get(&kind).is_none_or(|before| before.len() != names.len());
         if new {
             let listed = part.entries().filter_map(|(name, ..)| now.known.get(&(kind, Arc::clone(name))));
@@ -313,30 +348,40 @@ impl Pinned {
         if mode == PinMode::Off && !blocks() {
             return None;
         }
-        let quarantine = self.quarantine(server);
+        // One lock for all of it: another one may come meanwhile.
+        let lock = self.lock.load_full();
+        let quarantine = self.quarantine_by(server, &lock);
         self.tell_server(server, mode, quarantine.as_ref());
         let pins: Vec<_> = part
             .entries()
             .map(|(name, definition, digest)| {
                 let entry = Entryway { kind: part.kind(), name, definition, digest };
-                self.verdict(server, mode, quarantine.is_some(), &entry)
+                self.verdict(server, mode, quarantine.is_some(), &lock, &entry)
             })
             .collect();
         Some(part.pinned(pins))
     }
 
-    fn verdict(&self, server: usize, mode: PinMode, quarantined: bool, entry: &Entryway<'_>) -> Pin {
+    fn verdict(
+        &self,
+        server: usize,
+        mode: PinMode,
+        quarantined: bool,
+        lock: &Result<Option<Lock>, LockFault>,
+        entry: &Entryway<'_>,
+    ) -> Pin {
         let site = &self.sites[server];
         let held = |hold| Pin::Held(Arc::new(hold));
         if mode == PinMode::Enforce && quarantined {
             return held(Hold::Quarantined);
         }
-        let lock = self.lock.load();
-        let locked = match &**lock {
+        let locked = match lock {
             Ok(Some(lock)) => lock.servers.get(&site.key),
             Ok(None) | Err(_) => None,
         };
-        let Some(locked) = locked else { return Pin::Live };
+        let Some(locked) = locked else {
+            return if mode == PinMode::Enforce { held(Hold::Quarantined) } else { Pin::Live };
+        };
         let reviewed = locked.entries.get(&(entry.kind, entry.name.to_string()));
         if reviewed.is_some_and(|reviewed| reviewed.blocked) {
             return held(Hold::Blocked);
@@ -494,12 +539,27 @@ impl Pinned {
         }
     }
 
-    /// What the lock approves, for policy (E-22).
+    /// What the lock approves of what runs, for policy (E-22): nothing of another program or of one that nobody compares,
+    /// no annotations of an entry that is not as reviewed.
     pub(super) fn approved(&self) -> Vec<Approved> {
-        match &**self.lock.load() {
+        let lock = self.lock.load_full();
+        let mut all = match &*lock {
             Ok(Some(lock)) => approved(lock, self.sites.iter().map(|site| &site.key)),
-            Ok(None) | Err(_) => Vec::new(),
+            Ok(None) | Err(_) => return Vec::new(),
+        };
+        for (server, approved) in all.iter_mut().enumerate() {
+            if self.mode(server) == PinMode::Off || self.quarantine_by(server, &lock).is_some() {
+                *approved = Approved::default();
+                continue;
+            }
+            let now = self.sites[server].now();
+            if let Some(measured) = &now.observed.artifact {
+                approved.level = approved.level.map(|level| level.min(measured.level));
+            }
+            let is_approved = |name: &str| now.states.get(&(Kind::Tool, name.into())) == Some(&EntryState::Approved);
+            approved.tools.retain(|name, _| is_approved(name));
         }
+        all
     }
 
     /// What a server was seen to be, where it was listed whole.
@@ -528,7 +588,17 @@ impl Pinned {
         };
         let before = self.quarantine(server);
         match measured {
-            Ok(artifact) => site.now().observed.artifact = artifact,
+            Ok(artifact) => {
+                let level = |artifact: &Option<Artifact>| artifact.as_ref().map(|artifact| artifact.level);
+                let locked = self.with_locked(server, |locked| locked.and_then(|locked| level(&locked.artifact)));
+                let mut now = site.now();
+                let other = level(&artifact) != level(&now.observed.artifact).or(locked);
+                now.observed.artifact = artifact;
+                drop(now);
+                if other {
+                    self.mark(server);
+                }
+            }
             Err(error) if mode == PinMode::Enforce => return Err(format!("what it runs cannot be read: {error}")),
             Err(_) => {}
         }
@@ -549,15 +619,19 @@ impl Pinned {
         Ok(())
     }
 
-    /// The names in a list that are not as reviewed.
-    fn unlike(&self, server: usize, kind: Kind, pages: &[Bytes]) -> HashSet<String> {
-        let Ok(part) = Part::parse(kind, pages) else { return HashSet::new() };
-        let quarantined = self.quarantine(server).is_some();
-        let entries = part.entries().filter(|(name, definition, digest)| {
-            let entry = Entryway { kind, name, definition, digest: *digest };
-            matches!(self.verdict(server, PinMode::Enforce, quarantined, &entry), Pin::Held(_))
-        });
-        entries.map(|(name, ..)| name.to_string()).collect()
+    /// What of a list may be called.
+    fn served(&self, server: usize, kind: Kind, pages: &[Bytes]) -> Served {
+        let Ok(part) = Part::parse(kind, pages) else { return Served::default() };
+        let lock = self.lock.load_full();
+        let quarantined = self.quarantine_by(server, &lock).is_some();
+        let mut served = Served { is_read: true, ..Served::default() };
+        for (name, definition, digest) in part.entries() {
+            let entry = Entryway { kind, name, definition, digest };
+            let pin = self.verdict(server, PinMode::Enforce, quarantined, &lock, &entry);
+            let names = if matches!(pin, Pin::Held(_)) { &mut served.held } else { &mut served.open };
+            names.insert(name.to_string());
+        }
+        served
     }
 }
 
@@ -665,7 +739,15 @@ impl Connect for Guarded {
         })
     }
 
-    fn unlike(&self, server: &ServerSettings, kind: Kind, pages: &[Bytes]) -> HashSet<String> {
-        self.pins.index(&server.key).map(|index| self.pins.unlike(index, kind, pages)).unwrap_or_default()
+    fn served(&self, server: &ServerSettings, kind: Kind, pages: &[Bytes]) -> Served {
+        self.pins.index(&server.key).map(|index| self.pins.served(index, kind, pages)).unwrap_or_default()
+    }
+
+    fn generation(&self) -> u64 {
+        self.pins.generation.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+#[path = "pinned_tests.rs"]
+mod tests;

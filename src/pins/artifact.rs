@@ -163,78 +163,334 @@ pub fn hash_file(path: &Path) -> io::Result<Hash> {
     }
 }
 
-/// What only hands on to another program: its own content says nothing.
-const WRAPPERS: [&str; 14] = [
-    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "sudo", "doas", "time", "timeout", "xvfb-run", "firejail",
-    "bwrap", "unshare",
+/// What only hands on to another program, its own content says nothing: its name, options that take nothing, options that
+/// take a value, and how many words of its own come before that program.
+const WRAPPERS: [(&str, &[&str], &[&str], usize); 13] = [
+    ("env", &["-i", "--ignore-environment", "-"], &["-u", "--unset"], 0),
+    ("nice", &[], &["-n", "--adjustment"], 0),
+    ("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
+    ("nohup", &[], &[], 0),
+    ("setsid", &["-c", "-f", "-w"], &[], 0),
+    ("stdbuf", &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+    ("sudo", &["-n", "-E", "-H"], &["-u", "-g", "--user", "--group"], 0),
+    ("doas", &["-n"], &["-u"], 0),
+    ("time", &["-p"], &[], 0),
+    ("timeout", &["--foreground", "--preserve-status"], &["-k", "-s", "--kill-after", "--signal"], 1),
+    ("xvfb-run", &["-a", "--auto-servernum"], &["-n", "-s", "--server-args"], 0),
+    ("busybox", &[], &[], 0),
+    ("corepack", &[], &[], 0),
 ];
-/// Programs that build, fetch or look up what they run.
-const LAUNCHERS: [&str; 12] =
-    ["npm", "pnpm", "yarn", "bun", "deno", "uv", "pipx", "cargo", "go", "make", "java", "dotnet"];
+/// Programs that build, fetch or look up what they run, or run it where nobody sees it from here.
+#[rustfmt::skip]
+const LAUNCHERS: [&str; 70] = [
+    "npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "pip", "poetry", "pipenv", "pdm",
+    "rye", "hatch", "conda", "mamba", "micromamba", "pixi", "cargo", "rustup", "go", "make", "just", "task", "java",
+    "jbang", "dotnet", "mvn", "gradle", "sbt", "mise", "asdf", "volta", "fnm", "nix", "nix-shell", "direnv", "devbox",
+    "docker", "docker-compose", "podman", "nerdctl", "kubectl", "ssh", "su", "runuser", "chroot", "nsenter", "unshare",
+    "bwrap", "firejail", "flatpak", "snap", "systemd-run", "script", "xargs", "find", "parallel", "watch", "flock",
+    "strace", "bundle", "composer", "op", "doppler", "dotenv", "dotenvx",
+];
 /// Programs that run a file of text.
-const INTERPRETERS: [&str; 17] = [
-    "node", "nodejs", "bun", "deno", "python", "python3", "pypy", "pypy3", "ruby", "perl", "php", "bash", "sh", "zsh",
-    "tsx", "ts-node", "lua",
+#[rustfmt::skip]
+const INTERPRETERS: [&str; 36] = [
+    "node", "nodejs", "bun", "deno", "python", "pypy", "ruby", "perl", "php", "lua", "luajit", "tsx", "ts-node", "bash",
+    "sh", "zsh", "dash", "ash", "ksh", "mksh", "csh", "tcsh", "fish", "nu", "pwsh", "powershell", "cmd", "osascript",
+    "tclsh", "expect", "julia", "guile", "escript", "elixir", "java", "dotnet",
 ];
+/// How deep wrappers are looked through.
+const MAX_WRAPPERS: usize = 8;
 
-fn of_launch(launch: &Launch) -> Reference {
-    let name =
-        Path::new(&launch.command).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let args: Vec<&str> = launch.args.iter().map(crate::ident::Secret::reveal).collect();
-    let args = args.as_slice();
-    let found = match (name.trim_end_matches(".exe").trim_end_matches(".cmd"), args) {
-        ("npx" | "bunx" | "pnpx", _) => Some(npm(args)),
-        ("npm", ["exec" | "x", rest @ ..]) | ("pnpm" | "yarn", ["dlx", rest @ ..]) | ("bun", ["x", rest @ ..]) => {
-            Some(npm(rest))
-        }
-        ("uvx", _) => Some(pypi(args, "--from")),
-        ("uv", ["tool", "run", rest @ ..]) => Some(pypi(rest, "--from")),
-        ("uv", ["run", rest @ ..]) => uv_run(rest),
-        ("pipx", ["run", rest @ ..]) => Some(pypi(rest, "--spec")),
-        ("docker" | "podman" | "nerdctl", _) => container(args),
-        _ => None,
-    };
-    found.unwrap_or_else(|| file(launch, &name, args))
+/// A program and its arguments.
+struct Words<'a> {
+    /// Its file.
+    program: PathBuf,
+    /// Its name, without its folder.
+    name: String,
+    /// As people are shown it.
+    command: &'a str,
+    args: &'a [&'a str],
+    /// Where relative files are.
+    cwd: Option<&'a Path>,
 }
 
-/// A program or script of this machine.
-fn file(launch: &Launch, name: &str, args: &[&str]) -> Reference {
-    let program = launch.program.clone();
-    let family = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if INTERPRETERS.contains(&name) || INTERPRETERS.contains(&family) {
-        let path = args.iter().find(|arg| !arg.starts_with('-')).filter(|_| !runs_text(args));
-        let script = path.map(|path| match &launch.cwd {
-            Some(cwd) => cwd.join(path),
-            None => PathBuf::from(path),
-        });
-        let mut reference = match (path, script.filter(|script| script.is_file())) {
-            (Some(path), Some(script)) => {
-                // Its imports are not covered, so it is not bound by its bytes as a whole.
-                let mut reference = Reference::new(ArtifactKind::Script, *path, 1);
-                reference.files = vec![program, script];
-                reference
-            }
-            _ => {
-                let mut reference = Reference::new(ArtifactKind::Script, launch.command.as_str(), 0);
-                reference.files = vec![program];
-                reference
-            }
-        };
-        if LAUNCHERS.contains(&name) {
-            reference.level = 0;
-        }
-        return reference;
-    }
-    let level = if WRAPPERS.contains(&name) || LAUNCHERS.contains(&name) { 0 } else { 2 };
-    let mut reference = Reference::new(ArtifactKind::Binary, launch.command.as_str(), level);
-    reference.files = vec![program];
+fn of_launch(launch: &Launch) -> Reference {
+    let args: Vec<&str> = launch.args.iter().map(crate::ident::Secret::reveal).collect();
+    // What is resolved runs, whatever is written.
+    let (program, cwd) = (launch.program.clone(), launch.cwd.as_deref());
+    let name = file_name(&program);
+    let mut reference = of_words(&Words { program, name, command: &launch.command, args: &args, cwd }, 0);
+    hide(launch, &mut reference);
     reference
 }
 
-/// Whether an interpreter is given its program as text, or a module by name.
-fn runs_text(args: &[&str]) -> bool {
-    let before = args.iter().take_while(|arg| arg.starts_with('-'));
-    before.copied().any(|arg| matches!(arg, "-c" | "-e" | "-m" | "-p" | "--eval" | "--print" | "-pe"))
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    name.trim_end_matches(".exe").trim_end_matches(".cmd").to_owned()
+}
+
+fn of_words(words: &Words<'_>, depth: usize) -> Reference {
+    let (name, args) = (words.name.as_str(), words.args);
+    if let Some((_, switches, values, own)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
+        let inner = inside(args, switches, values, *own).filter(|_| depth < MAX_WRAPPERS);
+        return inner.and_then(|inner| wrapped(words, inner, depth)).unwrap_or_else(|| untold(words));
+    }
+    let npm_exec = |words: &[&[&str]]| after(args, words, &NPM_VALUES).map(|args| npm(&args));
+    let found = match name {
+        "npx" | "bunx" | "pnpx" => Some(npm(args)),
+        "npm" => npm_exec(&[&["exec", "x"]]),
+        "pnpm" | "yarn" => npm_exec(&[&["dlx"]]),
+        "bun" => npm_exec(&[&["x"]]),
+        "uvx" => Some(pypi(args, "--from")),
+        "uv" => after(args, &[&["tool"], &["run"]], &PYPI_VALUES)
+            .map(|args| pypi(&args, "--from"))
+            .or_else(|| after(args, &[&["run"]], &PYPI_VALUES).and_then(|args| uv_run(words, &args))),
+        "pipx" => after(args, &[&["run"]], &PYPI_VALUES).map(|args| pypi(&args, "--spec")),
+        "docker" | "podman" | "nerdctl" => after(args, &[&["run"]], &DOCKER_VALUES)
+            .or_else(|| after(args, &[&["container"], &["run"]], &DOCKER_VALUES))
+            .and_then(|args| container(&args)),
+        _ => None,
+    };
+    found.unwrap_or_else(|| file(words))
+}
+
+/// What a wrapper hands on to; nothing where one of its options is not known.
+fn inside<'a>(args: &'a [&'a str], switches: &[&str], values: &[&str], mut own: usize) -> Option<&'a [&'a str]> {
+    let mut at = 0;
+    while let Some(&arg) = args.get(at) {
+        let option = arg.split_once('=').map_or(arg, |(option, _)| option);
+        if arg == "--" || switches.contains(&arg) {
+            at += 1;
+        } else if values.contains(&option) {
+            at += if option == arg { 2 } else { 1 };
+        } else if values.iter().any(|value| value.len() == 2 && arg.len() > 2 && arg.starts_with(value)) {
+            at += 1;
+        } else if arg.starts_with('-') {
+            return None;
+        } else if own > 0 {
+            own -= 1;
+            at += 1;
+        } else if option != arg && !option.contains('/') {
+            // A variable of its environment.
+            at += 1;
+        } else {
+            return args.get(at..);
+        }
+    }
+    None
+}
+
+/// The reference of what a wrapper runs; nothing where it would have to be looked for.
+fn wrapped(words: &Words<'_>, inner: &[&str], depth: usize) -> Option<Reference> {
+    let (&command, args) = inner.split_first()?;
+    let path = words.cwd.map_or_else(|| PathBuf::from(command), |cwd| cwd.join(command));
+    let named = Words { name: file_name(&path), program: path, command, args, cwd: words.cwd };
+    let reference = of_words(&named, depth + 1);
+    // The file of a name depends on what the wrapper does to PATH.
+    (reference.files.is_empty() || command.contains('/') && named.program.is_file()).then_some(reference)
+}
+
+/// The arguments without these words, in this order: subcommands, before and between which options of the program may
+/// stand. Nothing where another word stands there.
+fn after<'t>(args: &[&'t str], words: &[&[&str]], values: &[&str]) -> Option<Vec<&'t str>> {
+    let (mut left, mut words, mut at) = (Vec::with_capacity(args.len()), words.iter(), 0);
+    let mut word = words.next();
+    while let Some(expected) = word {
+        let arg = *args.get(at)?;
+        at += 1;
+        if arg.starts_with('-') {
+            left.push(arg);
+            if values.contains(&arg) {
+                left.push(args.get(at)?);
+                at += 1;
+            }
+        } else if expected.contains(&arg) {
+            word = words.next();
+        } else {
+            return None;
+        }
+    }
+    left.extend_from_slice(&args[at..]);
+    Some(left)
+}
+
+/// A program of which is known only that it runs something.
+fn untold(words: &Words<'_>) -> Reference {
+    let mut reference = Reference::new(ArtifactKind::Binary, words.command, 0);
+    reference.files = vec![words.program.clone()];
+    reference.floating = Some("it cannot be told what it runs; start that program itself".to_owned());
+    reference
+}
+
+/// A program or script of this machine.
+fn file(words: &Words<'_>) -> Reference {
+    let name = words.name.as_str();
+    let family = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    let launches = LAUNCHERS.contains(&name);
+    if let Some(family) = [name, family].into_iter().find(|name| INTERPRETERS.contains(name)) {
+        let script = script(family, words.args).and_then(|path| Some((path, here(words, path)?)));
+        return match script {
+            Some((path, script)) => {
+                // Its imports are not covered, so it is not bound by its bytes as a whole.
+                let mut reference = Reference::new(ArtifactKind::Script, path, u8::from(!launches));
+                reference.files = vec![words.program.clone(), script];
+                reference
+            }
+            None => Reference { kind: ArtifactKind::Script, ..untold(words) },
+        };
+    }
+    if launches {
+        return untold(words);
+    }
+    let mut reference = Reference::new(ArtifactKind::Binary, words.command, 2);
+    reference.files = vec![words.program.clone()];
+    if let Some(interpreter) = stub(&words.program) {
+        (reference.kind, reference.level) = (ArtifactKind::Script, 1);
+        reference.files.insert(0, interpreter);
+    }
+    reference
+}
+
+/// A file that an argument names.
+fn here(words: &Words<'_>, path: &str) -> Option<PathBuf> {
+    let moved = words.args.iter().any(|arg| {
+        ["--directory", "--cwd"]
+            .iter()
+            .any(|option| arg.strip_prefix(option).is_some_and(|rest| !rest.starts_with('-')))
+    });
+    let file = words.cwd.map_or_else(|| PathBuf::from(path), |cwd| cwd.join(path));
+    Some(file).filter(|file| !moved && file.is_file())
+}
+
+/// What interprets a program that is a text, where it is one.
+fn stub(program: &Path) -> Option<PathBuf> {
+    let mut start = Vec::new();
+    std::fs::File::open(program).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let interpreter = PathBuf::from(line.split_whitespace().next().unwrap_or_default());
+    // One that is not there fails when it is started.
+    Some(if interpreter.is_file() { interpreter } else { program.to_owned() })
+}
+
+/// The file of text among the arguments of an interpreter; nothing where its program is given as text, as a module by
+/// name, or not at all.
+fn script<'a>(family: &str, args: &[&'a str]) -> Option<&'a str> {
+    // Letters that say that the program is no file, letters with a value, and the same of long options.
+    let (text, valued, long_text, long_valued): (&str, &str, &[&str], &[&str]) = match family {
+        "node" | "nodejs" | "tsx" | "ts-node" => (
+            "epi",
+            "rCP",
+            &["eval", "print", "interactive", "run", "test"],
+            &[
+                "require",
+                "import",
+                "loader",
+                "experimental-loader",
+                "conditions",
+                "env-file",
+                "env-file-if-exists",
+                "inspect-port",
+                "title",
+                "input-type",
+                "icu-data-dir",
+                "openssl-config",
+                "redirect-warnings",
+                "diagnostic-dir",
+                "tsconfig",
+                "project",
+                "compiler-options",
+                "experimental-config-file",
+                "experimental-default-type",
+                "stack-trace-limit",
+                "dns-result-order",
+                "unhandled-rejections",
+                "disable-warning",
+                "trace-event-categories",
+                "localstorage-file",
+                "experimental-sea-config",
+            ],
+        ),
+        "python" | "pypy" => ("cm", "WX", &["help"], &["check-hash-based-pycs"]),
+        "bun" => (
+            "ep",
+            "rcd",
+            &["eval", "print"],
+            &["preload", "require", "import", "cwd", "config", "env-file", "define", "loader", "tsconfig-override"],
+        ),
+        "deno" => ("", "c", &[], &["config", "import-map", "lock", "cert", "location", "seed", "preload", "ext"]),
+        "ruby" => ("e", "CIrExKW", &[], &["encoding", "require"]),
+        "perl" => ("eE", "I", &[], &[]),
+        "php" => ("rBRFSa", "dcz", &["run", "server"], &["define", "php-ini"]),
+        "lua" | "luajit" => ("ei", "lj", &[], &[]),
+        "fish" => ("ci", "CdDof", &["command", "init-command", "interactive"], &["debug", "debug-output", "features"]),
+        "bash" | "sh" | "zsh" | "dash" | "ash" | "ksh" | "mksh" => ("csi", "oO", &[], &["rcfile", "init-file"]),
+        "java" => return jar(args),
+        // Of the others no options are known.
+        _ => return args.first().copied().filter(|arg| !arg.starts_with('-')),
+    };
+    let mut args = args.iter().copied().peekable();
+    if matches!(family, "bun" | "deno") {
+        args.next_if_eq(&"run");
+    }
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            return args.next();
+        }
+        if let Some(long) = arg.strip_prefix("--") {
+            let (option, attached) = long.split_once('=').map_or((long, false), |(option, _)| (option, true));
+            if long_text.contains(&option) {
+                return None;
+            }
+            if long_valued.contains(&option) && !attached {
+                args.next();
+            }
+        } else if let Some(letters) = arg.strip_prefix('-').or_else(|| arg.strip_prefix('+')) {
+            // The first letter that takes a value takes what is left, or the next argument.
+            let found = letters.char_indices().find(|(_, c)| text.contains(*c) || valued.contains(*c));
+            match found {
+                _ if letters.is_empty() => return None,
+                Some((_, c)) if text.contains(c) => return None,
+                Some((at, _)) if at + 1 == letters.len() => drop(args.next()),
+                _ => {}
+            }
+        } else {
+            return Some(arg);
+        }
+    }
+    None
+}
+
+/// The archive of `java -jar`.
+fn jar<'a>(args: &[&'a str]) -> Option<&'a str> {
+    let at = args.iter().position(|arg| *arg == "-jar")?;
+    let harmless = |arg: &&str| ["-D", "-X", "-ea", "--enable-"].iter().any(|known| arg.starts_with(known));
+    args[..at].iter().all(harmless).then(|| args.get(at + 1).copied()).flatten()
+}
+
+/// Takes out what references put into the arguments: no secret may enter the lock. What a reference names can be another
+/// tomorrow, unless bytes bind it.
+fn hide(launch: &Launch, reference: &mut Reference) {
+    let written: Option<serde_json::Value> = serde_json::from_str(launch.written.reveal()).ok();
+    let written = written.as_ref().and_then(|written| written.get("args")).and_then(serde_json::Value::as_array);
+    let is_literal = |(index, arg): (usize, &str)| {
+        let written = written.filter(|written| written.len() == launch.args.len());
+        written.is_some_and(|written| written[index].as_str() == Some(arg))
+    };
+    let args = launch.args.iter().map(crate::ident::Secret::reveal).enumerate();
+    let put: Vec<&str> = args.filter(|arg| !is_literal(*arg)).map(|(_, arg)| arg).collect();
+    let mut secrets: Vec<&str> = launch.secrets.iter().map(crate::ident::Secret::reveal).collect();
+    secrets.retain(|secret| !secret.is_empty() && put.iter().any(|arg| arg.contains(secret)));
+    // What holds another first.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let masked = |text: &str| secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[secret]"));
+    let name = masked(&reference.name);
+    let version = reference.version.as_deref().map(masked);
+    let named = name != reference.name || version != reference.version;
+    let floating = reference.floating.as_deref().map(masked);
+    (reference.name, reference.version, reference.floating) = (name, version, floating);
+    if named && matches!(reference.kind, ArtifactKind::Npm | ArtifactKind::Pypi) && reference.floating.is_none() {
+        reference.floating = Some("its package or version comes out of a reference; write it out".to_owned());
+    }
 }
 
 /// The arguments of a runner: which options take a value, and which name packages.
@@ -268,47 +524,75 @@ impl Runner<'_> {
     }
 }
 
+/// Options of npm and its like that take a value and name no package to run.
+const NPM_VALUES: [&str; 12] = [
+    "-c",
+    "--call",
+    "-w",
+    "--workspace",
+    "--registry",
+    "--prefix",
+    "--cache",
+    "--userconfig",
+    "--node-options",
+    "-C",
+    "--dir",
+    "--loglevel",
+];
+
 fn npm(args: &[&str]) -> Reference {
-    let values =
-        ["-c", "--call", "-w", "--workspace", "--registry", "--prefix", "--cache", "--userconfig", "--node-options"];
-    let runner = Runner { packages: &["-p", "--package"], values: &values };
+    let runner = Runner { packages: &["-p", "--package"], values: &NPM_VALUES };
     let (mut packages, first) = runner.read(args);
+    let own = args.iter().take_while(|arg| Some(**arg) != first);
+    if own.copied().any(|arg| ["-c", "--call"].contains(&arg.split_once('=').map_or(arg, |(option, _)| option))) {
+        let mut reference = Reference::new(ArtifactKind::Npm, packages.join(", "), 0);
+        reference.floating = Some("it runs a text of commands".to_owned());
+        return reference;
+    }
     if packages.is_empty() {
         packages.extend(first);
     }
     together(ArtifactKind::Npm, &packages, |package| {
         let at = package.get(1..).and_then(|rest| rest.find('@')).map(|at| at + 1);
         let (name, version) = at.map_or((package, None), |at| (&package[..at], Some(&package[at + 1..])));
-        (name, version.filter(|version| is_exact_semver(version)))
+        (name, version.filter(|version| is_npm_name(name) && is_exact_semver(version)))
     })
 }
 
+/// Options of uv and pipx that take a value and name no package.
+const PYPI_VALUES: [&str; 28] = [
+    "--python",
+    "-p",
+    "--index",
+    "--default-index",
+    "--index-url",
+    "-i",
+    "--extra-index-url",
+    "--find-links",
+    "-f",
+    "--with-editable",
+    "--with-requirements",
+    "--constraints",
+    "-c",
+    "--overrides",
+    "--directory",
+    "--project",
+    "--cache-dir",
+    "--config-file",
+    "--env-file",
+    "--pip-args",
+    "--exclude-newer",
+    "--refresh-package",
+    "--group",
+    "--extra",
+    "-m",
+    "--module",
+    "--color",
+    "--allow-insecure-host",
+];
+
 fn pypi(args: &[&str], from: &str) -> Reference {
-    let values = [
-        "--python",
-        "-p",
-        "--index",
-        "--default-index",
-        "--index-url",
-        "-i",
-        "--extra-index-url",
-        "--find-links",
-        "-f",
-        "--with-editable",
-        "--with-requirements",
-        "--constraints",
-        "-c",
-        "--overrides",
-        "--directory",
-        "--project",
-        "--cache-dir",
-        "--config-file",
-        "--env-file",
-        "--pip-args",
-        "--exclude-newer",
-        "--refresh-package",
-    ];
-    let runner = Runner { packages: &[from, "--with", "-w"], values: &values };
+    let runner = Runner { packages: &[from, "--with", "-w"], values: &PYPI_VALUES };
     let (mut packages, first) = runner.read(args);
     let named = args.iter().any(|arg| *arg == from || arg.strip_prefix(from).is_some_and(|rest| rest.starts_with('=')));
     if !named {
@@ -317,13 +601,18 @@ fn pypi(args: &[&str], from: &str) -> Reference {
     together(ArtifactKind::Pypi, &packages, requirement)
 }
 
-/// `uv run` of a script with packages; nothing where no package is named.
-fn uv_run(args: &[&str]) -> Option<Reference> {
-    let values =
-        ["--python", "-p", "--directory", "--project", "--env-file", "--index", "--group", "--extra", "-m", "--module"];
-    let runner = Runner { packages: &["--with"], values: &values };
-    let (packages, _) = runner.read(args);
-    (!packages.is_empty()).then(|| together(ArtifactKind::Pypi, &packages, requirement))
+/// `uv run` with packages, or of a file; nothing for what stands in a project.
+fn uv_run(words: &Words<'_>, args: &[&str]) -> Option<Reference> {
+    let runner = Runner { packages: &["--with"], values: &PYPI_VALUES };
+    let (packages, first) = runner.read(args);
+    if !packages.is_empty() {
+        return Some(together(ArtifactKind::Pypi, &packages, requirement));
+    }
+    let path = first?;
+    // The packages that it brings along are bound by nothing.
+    let mut reference = Reference::new(ArtifactKind::Script, path, 0);
+    reference.files = vec![words.program.clone(), here(words, path)?];
+    Some(reference)
 }
 
 /// The name and exact version of a requirement.
@@ -331,7 +620,29 @@ fn requirement(text: &str) -> (&str, Option<&str>) {
     let end = text.find(['=', '@', '<', '>', '!', '~', ' ', ';']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     let version = rest.strip_prefix("==").or_else(|| rest.strip_prefix('@'));
-    (name, version.filter(|version| is_exact_python(version)))
+    (name, version.filter(|version| is_pypi_name(name) && is_exact_python(version)))
+}
+
+/// A word of a registry: no path, no address.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// `name`, `@scope/name`.
+fn is_npm_name(name: &str) -> bool {
+    match name.strip_prefix('@') {
+        Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_plain(scope) && is_plain(name)),
+        None => is_plain(name),
+    }
+}
+
+/// `name`, `name[extra]`.
+fn is_pypi_name(name: &str) -> bool {
+    match name.split_once('[') {
+        Some((name, extras)) => is_plain(name) && extras.strip_suffix(']').is_some_and(is_plain),
+        None => is_plain(name),
+    }
 }
 
 /// All packages as one: exact where each of them is.
@@ -380,8 +691,12 @@ fn is_exact_python(version: &str) -> bool {
 }
 
 /// Options of `run` that take no value.
-const SWITCHES: [&str; 16] = [
+const SWITCHES: [&str; 20] = [
     "--detach",
+    "--disable-content-trust",
+    "--env-host",
+    "--no-hostname",
+    "--unsetenv-all",
     "--init",
     "--interactive",
     "--no-healthcheck",
@@ -401,17 +716,34 @@ const SWITCHES: [&str; 16] = [
 /// The same of one letter.
 const LETTERS: &str = "itdPq";
 
-/// The image of `docker run`; nothing where nothing is run.
+/// Options before `run` that take a value.
+const DOCKER_VALUES: [&str; 14] = [
+    "-H",
+    "--host",
+    "-c",
+    "--context",
+    "--config",
+    "-l",
+    "--log-level",
+    "--root",
+    "--runroot",
+    "--connection",
+    "--url",
+    "-n",
+    "--namespace",
+    "--storage-driver",
+];
+
+/// The image of a run, from the arguments without `run`; nothing where none is named.
 fn container(args: &[&str]) -> Option<Reference> {
-    let run = args.iter().position(|arg| *arg == "run")?;
-    let mut args = args[run + 1..].iter();
+    let mut args = args.iter();
     let image = loop {
         let arg = *args.next()?;
         if arg == "--" {
             break *args.next()?;
         }
         if let Some(long) = arg.strip_prefix("--") {
-            if !SWITCHES.contains(&arg) && !long.contains('=') {
+            if !SWITCHES.contains(&arg) && !long.contains('=') && long != "debug" && long != "tls" {
                 args.next();
             }
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
@@ -453,8 +785,9 @@ mod tests {
     fn launch(words: &str) -> Launch {
         let mut words = words.split(' ').map(str::to_owned);
         let command = words.next().unwrap();
+        let program = Path::new("/nowhere").join(Path::new(&command).file_name().unwrap());
         Launch {
-            program: PathBuf::from("/bin/sh"),
+            program,
             command,
             args: words.map(Secret::new).collect(),
             env: Default::default(),
@@ -547,8 +880,10 @@ mod tests {
         let (program, script) = (folder.path().join("node"), folder.path().join("s.js"));
         std::fs::write(&program, "one").unwrap();
         std::fs::write(&script, "run").unwrap();
+        let server = folder.path().join("server");
+        std::fs::hard_link(&program, &server).unwrap();
         let mut binary = launch("./server --flag");
-        binary.program.clone_from(&program);
+        binary.program.clone_from(&server);
         let before = of_launch(&binary).measure().unwrap();
         assert_eq!((before.kind, before.level), (ArtifactKind::Binary, 2));
         assert_eq!(before.integrity, Some(Hash::of(b"one").to_string()));
@@ -565,16 +900,137 @@ mod tests {
         std::fs::write(&script, "changed").unwrap();
         assert!(of_launch(&interpreted).measure().unwrap().difference(&script_before).unwrap().contains("content"));
         assert_eq!(of_launch(&binary).measure().unwrap().difference(&before), None);
-        std::fs::remove_file(&program).unwrap();
+        std::fs::remove_file(&server).unwrap();
         assert!(of_launch(&binary).measure().is_err());
     }
 
     #[test]
-    fn what_says_nothing_of_what_runs_has_no_level() {
-        for words in ["env npx -y x", "npm start", "python -m x", "node -e 1", "sh -c x", "uv run serve", "cargo run"] {
+    fn e_09_what_cannot_be_told_floats() {
+        for words in [
+            "env npx -y x",
+            "npm start",
+            "python -m x",
+            "python3.12 -m uv tool run x",
+            "python -Ic x",
+            "node -e 1",
+            "node",
+            "node gone.js",
+            "sh -c x",
+            "dash -c x",
+            "fish -c x",
+            "busybox sh -c x",
+            "bash -ec x",
+            "uv run serve",
+            "cargo run",
+            "pnpm --package=x dlx cmd",
+            "npm --yes exec x",
+            "uv --quiet tool run x",
+            "deno run npm:x",
+            "corepack pnpm dlx x",
+            "mise exec -- npx x@1.2.3",
+            "ssh h cmd",
+            "docker exec a b",
+            "docker compose up",
+            "docker compose run x",
+            "npx -p x@1.2.3 -c cmd",
+            "env -S npx x@1.2.3",
+            "nice server",
+            "java -cp a b",
+        ] {
             let reference = of_launch(&launch(words));
-            assert_eq!((reference.level, reference.floating), (0, None), "{words}");
+            assert!(reference.floating.is_some(), "{words}");
         }
+        for words in [
+            "env A=1 -u B npx -y x@1.2.3",
+            "timeout -k 5 10 nice -n 5 npx x@1.2.3",
+            "npm --yes exec x@1.2.3",
+            "pnpm --package=x@1.2.3 dlx cmd",
+            "uv --quiet tool run x==1.2.3",
+            "corepack pnpm dlx x@1.2.3",
+        ] {
+            let reference = of_launch(&launch(words));
+            assert_eq!((reference.version.as_deref(), reference.floating), (Some("1.2.3"), None), "{words}");
+        }
+    }
+
+    #[test]
+    fn e_09_what_is_resolved_counts_and_not_what_is_written() {
+        let mut launch = launch("${env:NPX:-npx} -y x");
+        launch.program = PathBuf::from("/usr/bin/npx");
+        assert!(of_launch(&launch).floating.unwrap().contains("`x` has no exact version"));
+    }
+
+    #[test]
+    fn e_09_an_address_or_a_path_is_no_exact_version() {
+        for words in [
+            "uvx --from git+https://h.invalid/acme/mcp@1.2 serve",
+            "uvx --from https://h.invalid/x.zip?a==1.0",
+            "npx https://h.invalid/x@1.2.3",
+            "npx ./dist/x@1.0.0",
+            "npx acme/x@1.0.0",
+            "npx file:x@1.0.0",
+        ] {
+            assert!(of_launch(&launch(words)).floating.is_some(), "{words}");
+        }
+    }
+
+    #[test]
+    fn i_34_what_a_reference_puts_in_is_not_told() {
+        let with = |words: &str, written: &str| {
+            let mut launch = launch(words);
+            launch.written = Secret::new(written);
+            launch.secrets = vec![Secret::new("s3cret"), Secret::new("x")];
+            of_launch(&launch)
+        };
+        let found = with("docker run s3cret", r#"{"args":["run","${env:T}"]}"#);
+        assert!(found.name == "[secret]" && !found.floating.unwrap().contains("s3cret"));
+        let found = with("npx s3cret@1.2.3", r#"{"args":["${env:T}@1.2.3"]}"#);
+        assert!(found.name == "[secret]" && found.floating.is_some());
+        let found = with("npx x@1.2.3 s3cret", r#"{"args":["x@1.2.3","${env:T}"]}"#);
+        assert_eq!((&*found.name, found.floating), ("x", None), "what is written is shown");
+        let digest = format!("sha256:{}", "a1".repeat(32));
+        let found = of_launch(&launch(&format!("docker run --disable-content-trust x@{digest} y")));
+        assert_eq!(found.name, "x");
+    }
+
+    #[test]
+    fn e_10_the_script_is_hashed_and_not_the_value_of_an_option() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["s.js", "trace.js", "utf8", "run"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let read = |words: &str| {
+            let mut launch = launch(words);
+            launch.cwd = Some(folder.path().to_owned());
+            of_launch(&launch)
+        };
+        for words in [
+            "node --require ./trace.js s.js",
+            "node -r trace.js s.js",
+            "python -X utf8 s.js",
+            "python -Xutf8 s.js",
+            "deno run s.js",
+            "deno run --config utf8 s.js",
+            "bun run s.js",
+            "uv run s.js",
+            "uv run --python utf8 s.js",
+        ] {
+            let found = read(words);
+            assert_eq!((&*found.name, found.kind, found.floating), ("s.js", ArtifactKind::Script, None), "{words}");
+            assert_eq!(found.files.last().unwrap(), &folder.path().join("s.js"), "{words}");
+        }
+        assert!(read("uv --directory elsewhere run s.js").floating.is_some());
+        let stub = folder.path().join("stub");
+        std::fs::write(&stub, "#!/bin/sh\nexec x\n").unwrap();
+        let mut launch = launch("stub");
+        launch.program = stub;
+        let found = of_launch(&launch).measure().unwrap();
+        assert_eq!((found.kind, found.level), (ArtifactKind::Script, 1));
+        assert_eq!(found.integrity, Some(Hash::of(b"#!/bin/sh\nexec x\n").to_string()));
+    }
+
+    #[test]
+    fn what_is_another_is_told() {
         let artifact = |words: &str| of_launch(&launch(words)).measure().unwrap();
         let exact = artifact("npx x@1.2.3");
         assert_eq!(exact.level, 1);

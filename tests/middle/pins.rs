@@ -508,7 +508,7 @@ async fn e_09_what_floats_is_not_started_when_enforced() {
         shop.lock(Era::Legacy, &model(Era::Legacy));
         let mut floating = shop.server(mode(of));
         if let Ok(Reach::Launch(launch)) = &mut floating.reach {
-            launch.command = "npx".into();
+            (launch.command, launch.program) = ("npx".into(), shop.path("npx"));
             launch.args = vec![Secret::new("-y"), Secret::new("@acme/x")];
         }
         let world = shop.world_with(vec![floating]);

@@ -1,0 +1,98 @@
+//! Verdicts of pins where no server runs.
+
+use super::*;
+use crate::config::settings::{Launch, LogFormat, PinSettings, Reach, TelemetrySettings};
+use crate::ident::Secret;
+use crate::pins::lock::edit::Draft;
+use crate::pins::review;
+
+const LIST: &[u8] = br#"[{"name":"t","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]"#;
+
+fn pinned(folder: &std::path::Path, mode: PinMode) -> Pinned {
+    let program = folder.join("program");
+    std::fs::write(&program, "one").unwrap();
+    let mut server = ServerSettings::new(
+        ServerKey::new("a").unwrap(),
+        Ok(Reach::Launch(Launch {
+            program,
+            command: "program".into(),
+            args: Vec::new(),
+            env: Default::default(),
+            cwd: None,
+            identity: "a".into(),
+            written: Secret::new(r#"{"command":"program"}"#),
+            secrets: Vec::new(),
+        })),
+    );
+    server.pin = PinSettings { mode, ..PinSettings::default() };
+    let reach: &Reach = server.reach.as_ref().unwrap();
+    let definition = canonical::read(&LIST[1..LIST.len() - 1]).unwrap();
+    let observed = Observed {
+        launch: launch_hash(&server),
+        artifact: Some(reference(reach).measure().unwrap()),
+        lists: [(Kind::Tool, vec![Listed { name: "t".into(), definition: Ok(definition), since: 0 }])].into(),
+        ..Observed::default()
+    };
+    let lock = folder.join("onegate.lock");
+    let mut draft = Draft::open(&lock).unwrap();
+    draft.put(&server.key, &review::reviewed(&observed, &[], None, "2026-01-01"));
+    draft.write().unwrap();
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let mut settings = Settings::of(vec![server], folder.join("config"), telemetry);
+    settings.pins.lock = lock;
+    settings.gateway.state = folder.join("state");
+    Pinned::new(&settings)
+}
+
+fn part(list: &'static [u8]) -> Part {
+    Part::parse(Kind::Tool, &[Bytes::from_static(list)]).unwrap()
+}
+
+#[test]
+fn e_40_without_a_lock_nothing_is_served_whatever_was_known_of_it_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let pinned = pinned(folder.path(), PinMode::Enforce);
+    let part = part(LIST);
+    let (name, definition, digest) = part.entries().next().unwrap();
+    let entry = Entryway { kind: Kind::Tool, name, definition, digest };
+    let lock = pinned.lock.load_full();
+    assert!(matches!(pinned.verdict(0, PinMode::Enforce, false, &lock, &entry), Pin::Locked(_)));
+    assert!(matches!(pinned.verdict(0, PinMode::Enforce, false, &Ok(None), &entry), Pin::Held(_)));
+    assert!(matches!(pinned.verdict(0, PinMode::Warn, false, &Ok(None), &entry), Pin::Live));
+}
+
+#[test]
+fn e_22_only_what_is_as_reviewed_has_a_level_and_annotations() {
+    for mode in [PinMode::Enforce, PinMode::Warn] {
+        let folder = tempfile::tempdir().unwrap();
+        let pinned = pinned(folder.path(), mode);
+        let seen = || (pinned.approved()[0].level, pinned.approved()[0].tools.len());
+        pinned.grade(0, &part(LIST));
+        assert_eq!(seen(), (Some(2), 1));
+        pinned.grade(0, &part(br#"[{"name":"t","inputSchema":{},"annotations":{"readOnlyHint":true}}]"#));
+        assert_eq!(seen(), (Some(2), 0), "it is another tool");
+        pinned.grade(0, &part(LIST));
+        let artifact = pinned.sites[0].reference.as_ref().unwrap().measure().unwrap();
+        pinned.sites[0].now().observed.artifact = Some(Artifact { level: 1, ..artifact.clone() });
+        assert_eq!(seen(), (Some(1), 1));
+        pinned.sites[0].now().observed.artifact = Some(Artifact { integrity: None, ..artifact });
+        assert_eq!(seen(), (None, 0), "another program runs");
+    }
+}
+
+#[test]
+fn t_24_snapshots_that_come_after_the_lock_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = pinned(folder.path(), PinMode::Enforce).stamp();
+    let (there, away) = (folder.path().join("onegate.lock.d"), folder.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let mut settings = Settings::of(Vec::new(), folder.path().join("config"), telemetry);
+    settings.pins.lock = folder.path().join("onegate.lock");
+    let pinned = Pinned::new(&settings);
+    assert!(pinned.is_faulty());
+    assert_ne!(pinned.stamp(), before);
+    std::fs::rename(&away, &there).unwrap();
+    pinned.reload(false);
+    assert!(!pinned.is_faulty());
+}
