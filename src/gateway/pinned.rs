@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Things that were told of one server and are not told again.
 const MAX_TOLD: usize = 10_000;
 
+/// What tells one state of a file from another.
+type Stamp = Option<(u64, i64, i64, u64, u32)>;
+
 /// All pins of a gateway.
 pub(super) struct Pinned {
     sites: Vec<Site>,
@@ -196,7 +199,7 @@ impl Pinned {
     }
 
     /// What tells one state of the lock's file, and of the folder beside it, from another.
-    fn stamp(&self) -> [Option<(u64, i64, i64, u64, u32)>; 2] {
+    fn stamp(&self) -> [Stamp; 2] {
         use std::os::unix::fs::MetadataExt as _;
         [self.path.clone(), snapshots(&self.path)].map(|path| {
             let about = std::fs::metadata(path).ok()?;

@@ -130,7 +130,8 @@ fn change(kind: Kind, listed: &Listed, locked: &LockedServer, others: &BTreeSet<
         state: EntryState::Absent.after(compared.finding),
         facets: compared.facets,
         old: reviewed.map(|reviewed| reviewed.hash),
-        new: compared.hash,
+        // Of all of it: what is ignored in comparing is shown and kept, so a yes is a yes to that too.
+        new: listed.hashes(kind, &[]).ok().map(|hashes| hashes.entry),
         risks: definition.map_or_else(Vec::new, |after| lint::risks(before.as_ref(), after, others)),
         before,
         after: Some(listed.definition.clone()),
@@ -256,5 +257,20 @@ mod tests {
         locked.entries.insert((Kind::Tool, "b".to_owned()), blocked);
         assert!(!differences(&key, Some(&locked), &later, &BTreeSet::new()).is_drift(), "no longer pending");
         assert!(reviewed(&later, &[], Some(&locked), "").entries[&(Kind::Tool, "b".to_owned())].blocked);
+    }
+
+    #[test]
+    fn t_02_a_yes_is_to_all_of_a_definition_and_to_what_is_ignored_too() {
+        let tool = |text: &str, version: u8| json!({"name": "t", "description": text, "_meta": {"v": version}});
+        let ignore = ["/_meta/v".to_owned()];
+        let before = Entry::of(Kind::Tool, &tool("one", 1), ignore.to_vec(), "2026-01-01").unwrap();
+        let locked =
+            LockedServer { entries: [((Kind::Tool, "t".to_owned()), before)].into(), ..LockedServer::default() };
+        let new = |text: &str, version| {
+            let listed = Listed { name: "t".into(), definition: Ok(tool(text, version)), since: 0 };
+            change(Kind::Tool, &listed, &locked, &BTreeSet::new()).map(|change| change.new.unwrap())
+        };
+        assert_eq!(new("one", 2), None, "what is ignored is no difference");
+        assert_ne!(new("two", 1), new("two", 2));
     }
 }

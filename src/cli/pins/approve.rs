@@ -151,13 +151,8 @@ fn one(
             (None, Some(pin)) => pin.ignore.clone(),
             (None, None) => Vec::new(),
         };
-        // What the hash in a diff leaves out is what the lock leaves out; of what is new, nothing.
-        let shown = Entry::of(
-            kind,
-            definition,
-            locked.entries.get(&slot).map_or_else(Vec::new, |known| known.ignore.clone()),
-            "",
-        )?;
+        // The hash in a diff leaves nothing out: all of it is kept.
+        let shown = Entry::of(kind, definition, Vec::new(), "")?;
         if shown.hash != hash {
             let why =
                 format!("the {kind} {} of {key} is not what was reviewed: {}", shown_str(name), told(Some(shown.hash)));
