@@ -321,3 +321,24 @@ fn servers_of_single_projects_are_not_those_of_all() {
     let (toml, _) = own::merge("", found.unwrap().servers, Instead::File, world.dir.path()).unwrap();
     assert!(toml.contains("cwd = \"/p/shop\""), "{toml}");
 }
+
+#[test]
+fn what_is_relative_to_a_host_s_file_or_project_becomes_whole() {
+    let world = World::new(Platform::Linux);
+    let merged = |host: &str, scope, text: &str| {
+        let host = hosts::named(host).unwrap();
+        let path = world.put(host, scope, text.as_bytes());
+        let (_, found) = read::host_files(host, &world.ground).remove(0);
+        let folder = path.parent().unwrap().display().to_string();
+        (own::merge("", found.unwrap().servers, Instead::File, world.dir.path()).unwrap().0, folder)
+    };
+    let text = r#"{"mcp": {"a": {"type": "local", "command": ["a"], "environment": {"K": "{file:./key}"}}}}"#;
+    let (toml, folder) = merged("opencode", Scope::User, text);
+    assert!(toml.contains(&format!("${{file:{folder}/key}}")), "{toml}");
+    let text = r#"{"mcpServers": {"a": {"command": "./bin/a"}, "b": {"command": "b", "cwd": "sub"}}}"#;
+    let (toml, _) = merged("cursor", Scope::Project, text);
+    let project = world.ground.project.display();
+    for line in ["command = \"P/bin/a\"\ncwd = \"P\"\n", "cwd = \"P/sub\"\n"] {
+        assert!(toml.contains(&line.replace('P', &project.to_string())), "{toml}");
+    }
+}
