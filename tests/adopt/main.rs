@@ -342,3 +342,29 @@ fn what_is_relative_to_a_host_s_file_or_project_becomes_whole() {
         assert!(toml.contains(&line.replace('P', &project.to_string())), "{toml}");
     }
 }
+
+#[test]
+fn what_people_added_to_our_entry_stays() {
+    for id in ["cursor", "codex", "goose"] {
+        let host = hosts::named(id).unwrap();
+        let file = host.file(Scope::User).unwrap();
+        let world = World::new(Platform::Linux);
+        plan(world.install(host, Scope::User)).carry_out().unwrap();
+        let path = world.file(host, Scope::User);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let theirs = match id {
+            "cursor" => text.replace("\"onegate\": {", "\"onegate\": {\"theirs\": 1,"),
+            "codex" => text.replace("[mcp_servers.onegate]", "[mcp_servers.onegate]\ntheirs = 1"),
+            _ => text.replace("timeout: 300", "timeout: 600\n    theirs: 1"),
+        };
+        std::fs::write(&path, theirs).unwrap();
+        let wanted = Wanted { args: vec!["run".to_owned()], ..wanted(host, Scope::User) };
+        plan(install::install(&world.ground, &world.state(), &wanted, None)).carry_out().unwrap();
+        let said = parsed::file(&std::fs::read_to_string(&path).unwrap(), file.syntax);
+        let entry = parsed::server(&said, file.servers, "onegate").unwrap();
+        assert_eq!(entry["theirs"], 1, "{id}: {entry}");
+        assert_eq!(entry["args"], serde_json::json!(["run"]), "{id}");
+        assert!(id != "goose" || entry["timeout"] == 600, "{entry}");
+        plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+    }
+}
