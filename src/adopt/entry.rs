@@ -40,3 +40,22 @@ pub(super) fn entry(form: Entry, name: &str, command: &str, args: &[String]) -> 
     };
     Value::Table(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
+
+/// Our entry over the one that is there: what people added to it stays, and so does how they tuned what is no part of the
+/// start. None where something in it cannot be written again.
+pub(super) fn over(there: &serde_json::Value, ours: Value) -> Option<Value> {
+    const TUNED: &[&str] = &["tools", "timeout", "envs", "env_keys", "description"];
+    let Some(members) = there.as_object() else { return Some(ours) };
+    let Value::Table(mut new) = ours else { return Some(ours) };
+    let mut merged = Vec::with_capacity(members.len());
+    for (name, value) in members {
+        let at = new.iter().position(|(known, _)| known == name);
+        let fresh = at.map(|at| new.remove(at));
+        match fresh {
+            Some(fresh) if !TUNED.contains(&name.as_str()) => merged.push(fresh),
+            Some(_) | None => merged.push((name.clone(), Value::of_json(value))),
+        }
+    }
+    merged.extend(new);
+    Some(Value::Table(merged)).filter(|merged| !merged.json().to_string().contains("\\u0000other"))
+}

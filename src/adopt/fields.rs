@@ -3,6 +3,7 @@
 //! The words do not contradict each other, so they are read wherever they stand; what differs by host (the unit of a
 //! deadline, what a bare `url` means) comes from its row in `hosts`. What means nothing to us is named, never its value.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::ours;
@@ -239,6 +240,10 @@ impl Reader<'_> {
             let names: Vec<_> = self.unread.iter().map(|name| format!("`{}`", shown(name))).collect();
             server.remarks.push(format!("not read: {}", names.join(", ")));
         }
+        // In our own files all is relative to them anyway.
+        if !matches!(self.variables, Variables::Ours) {
+            server.relate();
+        }
         let relative = |text: &Text| {
             let plain = text.beginning();
             plain.contains('/') && !plain.starts_with(['/', '~']) && !plain.contains(':')
@@ -248,6 +253,35 @@ impl Reader<'_> {
             server.remarks.push(message.to_owned());
         }
         self.server
+    }
+}
+
+impl Server {
+    /// Makes what is relative to the host's file or project whole, since here it would be relative to our own file.
+    fn relate(&mut self) {
+        let whole = |path: &str| path.starts_with(['/', '~', '$', '\\']) || path.get(1..2) == Some(":");
+        let join =
+            |folder: &Path, path: &str| folder.join(path).components().collect::<PathBuf>().display().to_string();
+        let beside = self.origin.file.parent().filter(|folder| folder.is_absolute()).map(Path::to_owned);
+        let named = self.env.iter_mut().chain(&mut self.headers).map(|(_, text)| text);
+        let texts = named.chain(&mut self.args).chain(&mut self.command).chain(&mut self.url).chain(&mut self.cwd);
+        for piece in texts.flat_map(|text| &mut text.0) {
+            if let (Piece::File(path), Some(beside)) = (piece, &beside)
+                && !whole(path)
+            {
+                *path = join(beside, path);
+            }
+        }
+        let Some(folder) = &self.origin.folder else { return };
+        for (text, is_path) in [(&mut self.command, false), (&mut self.cwd, true)] {
+            // A command without a slash is looked for on the PATH.
+            if let Some([Piece::Plain(path)]) = text.as_mut().map(|text| text.0.as_mut_slice())
+                && (is_path || path.contains('/'))
+                && !whole(path)
+            {
+                *path = join(folder, path);
+            }
+        }
     }
 }
 

@@ -229,6 +229,13 @@ pub fn install(
         Some((record, kept)) if record.after == hash(&before) => (Some((record, kept)), None),
         other => (None, other.map(|(record, _)| record)),
     };
+    let ours = match known {
+        Some(known) => entry::over(known, ours.clone()).ok_or_else(|| {
+            let why = format!("`{}` holds a value that is not edited here; take it out by hand first", wanted.name);
+            Refused::NotOurs { path: file_at.clone(), why }
+        })?,
+        None => ours.clone(),
+    };
     if known == Some(&ours.json()) && moved.is_empty() {
         return Ok(Todo::Nothing { file: file_at, why: format!("`{}` is there already, just so", wanted.name) });
     }

@@ -3,7 +3,7 @@
 //! Called by `cli`, which has the result checked as a whole before it is written.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value, value};
@@ -56,9 +56,25 @@ pub fn merge(
     instead: Instead,
     base: &Path,
 ) -> Result<(String, Vec<Taken>), Unreadable> {
-    let mut known: BTreeMap<Identity, Known> =
-        identities(text, base, false)?.into_iter().map(|(identity, key)| (identity, Known::Key(key))).collect();
+    merge_beside(text, servers, instead, base, &[])
+}
+
+/// The same where other files are loaded together with this one: their paths and texts.
+pub fn merge_beside(
+    text: &str,
+    servers: Vec<Server>,
+    instead: Instead,
+    base: &Path,
+    others: &[(PathBuf, String)],
+) -> Result<(String, Vec<Taken>), Unreadable> {
+    let mut known: BTreeMap<Identity, Known> = BTreeMap::new();
     let mut used: Vec<String> = defined(text)?;
+    for (path, text) in others {
+        let base = path.parent().unwrap_or(Path::new("/"));
+        known.extend(identities(text, base, false)?.into_iter().map(|(identity, key)| (identity, Known::Key(key))));
+        used.extend(defined(text)?);
+    }
+    known.extend(identities(text, base, false)?.into_iter().map(|(identity, key)| (identity, Known::Key(key))));
     let mut document = document(text)?;
     // First which are new, then what they are called: a name that is found twice clashes with nobody.
     let mut new = Vec::with_capacity(servers.len());

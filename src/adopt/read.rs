@@ -13,7 +13,7 @@ use crate::shown::shown_str as shown;
 use super::bridge;
 use super::fields;
 use super::hosts::{HOSTS, Host, Scope, Servers, Syntax};
-use super::place::Ground;
+use super::place::{Ground, Platform};
 use super::server::{Origin, Server};
 use super::text::Text;
 
@@ -162,7 +162,13 @@ pub(super) fn content(
     let mut found =
         Found { file: path.to_owned(), host, scope, servers: Vec::new(), ourselves: Vec::new(), commands: Vec::new() };
     let title = host.map_or_else(|| shown(&name), |host| host.title.to_owned());
-    let origin = Origin { host: title, file: path.to_owned(), scope, ..Origin::default() };
+    let origin = Origin {
+        host: title,
+        file: path.to_owned(),
+        scope,
+        folder: of.and_then(|of| project_of(path, of)),
+        ..Origin::default()
+    };
     match member {
         Some(member) => found.take(root.get(member), &origin)?,
         None if host.is_none() => {
@@ -174,11 +180,23 @@ pub(super) fn content(
     if host.is_some_and(|host| host.id == "claude-code") {
         for project in root.get("projects").map(Node::entries).unwrap_or_default() {
             let project_s = Some(project.name.clone());
-            let origin = Origin { scope: Some(Scope::Project), project: project_s, ..origin.clone() };
+            let folder = Some(PathBuf::from(&project.name));
+            let origin = Origin { scope: Some(Scope::Project), project: project_s, folder, ..origin.clone() };
             found.take(project.node.get("mcpServers"), &origin)?;
         }
     }
     Ok(found)
+}
+
+/// The folder of the project whose file this is: what is left without the host's own names.
+fn project_of(path: &Path, (host, scope, _): (&'static Host, Scope, Servers)) -> Option<PathBuf> {
+    let file = host.file(scope).filter(|_| scope == Scope::Project)?;
+    let path = std::path::absolute(path).ok()?;
+    // A folder of blocks holds files of any name.
+    let folder = path.parent()?;
+    let within = file.schemes(Platform::of_process()).iter().filter_map(|scheme| Path::new(scheme).parent());
+    let within = within.filter(|within| folder.ends_with(within)).max_by_key(|within| within.components().count())?;
+    folder.ancestors().nth(within.components().count()).map(Path::to_owned)
 }
 
 impl Found {
@@ -206,8 +224,8 @@ impl Found {
                 Ok(mut server) => {
                     bridge::unwrap(&mut server);
                     // The host starts it in its project.
-                    if let (Some(_), None, Some(project)) = (&server.command, &server.cwd, &server.origin.project) {
-                        server.cwd = Some(Text::plain(project));
+                    if let (Some(_), None, Some(folder)) = (&server.command, &server.cwd, &server.origin.folder) {
+                        server.cwd = Some(Text::plain(&folder.to_string_lossy()));
                     }
                     self.servers.push(server);
                 }

@@ -24,6 +24,8 @@ pub struct Origin {
     pub line: Option<u32>,
     /// The project that it is for, where a file holds those of several.
     pub project: Option<String>,
+    /// The folder of the project that the file is for, where it is known.
+    pub folder: Option<PathBuf>,
 }
 
 /// A server. Without `Debug`: its texts may be secrets (I-34).

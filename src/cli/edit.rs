@@ -141,6 +141,12 @@ pub(super) fn add(args: &Add) -> anyhow::Result<Exit> {
         }
     }
     let file = OwnFile::find(&args.edit.common, true)?;
+    for (path, text) in file.others()? {
+        if own::defined(&text).is_ok_and(|keys| keys.contains(&args.name)) {
+            out::say(&format!("onegate: {}: `servers.{}` is there already", path.display(), args.name));
+            return Ok(Exit::Usage);
+        }
+    }
     let after = own::add(&file.text, &args.name, &described);
     settle(&args.edit, &file, after, &args.name, "added")
 }

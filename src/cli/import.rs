@@ -99,7 +99,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(file) => (file.text.clone(), file.base().to_owned()),
         None => (String::new(), ground.project.clone()),
     };
-    let (after, taken) = match own::merge(&before, servers, instead, &base) {
+    let others = file.as_ref().map(OwnFile::others).transpose()?.unwrap_or_default();
+    let (after, taken) = match own::merge_beside(&before, servers, instead, &base, &others) {
         Ok(merged) => merged,
         Err(error) => {
             let path = file.map(|file| file.path).unwrap_or_default();

@@ -55,6 +55,22 @@ impl OwnFile {
         self.seen.content.is_some()
     }
 
+    /// The other TOML files that are loaded together with it: paths and texts. None where it cannot be loaded, which is
+    /// told when the result is checked.
+    pub(super) fn others(&self) -> anyhow::Result<Vec<(PathBuf, String)>> {
+        let Ok(loaded) = config::load_as_if(&self.options, &self.path, &self.text) else { return Ok(Vec::new()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let own = real(&self.path);
+        let others = loaded.sources.into_iter().filter(|path| real(path) != own);
+        let others = others.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        others
+            .map(|path| {
+                let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                Ok((path, text))
+            })
+            .collect()
+    }
+
     /// The file beside it (`X.d`) that defines a server, when it does not itself.
     pub(super) fn defining(self, key: &str) -> anyhow::Result<Self> {
         let defines =

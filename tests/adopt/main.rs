@@ -321,3 +321,50 @@ fn servers_of_single_projects_are_not_those_of_all() {
     let (toml, _) = own::merge("", found.unwrap().servers, Instead::File, world.dir.path()).unwrap();
     assert!(toml.contains("cwd = \"/p/shop\""), "{toml}");
 }
+
+#[test]
+fn what_is_relative_to_a_host_s_file_or_project_becomes_whole() {
+    let world = World::new(Platform::Linux);
+    let merged = |host: &str, scope, text: &str| {
+        let host = hosts::named(host).unwrap();
+        let path = world.put(host, scope, text.as_bytes());
+        let (_, found) = read::host_files(host, &world.ground).remove(0);
+        let folder = path.parent().unwrap().display().to_string();
+        (own::merge("", found.unwrap().servers, Instead::File, world.dir.path()).unwrap().0, folder)
+    };
+    let text = r#"{"mcp": {"a": {"type": "local", "command": ["a"], "environment": {"K": "{file:./key}"}}}}"#;
+    let (toml, folder) = merged("opencode", Scope::User, text);
+    assert!(toml.contains(&format!("${{file:{folder}/key}}")), "{toml}");
+    let text = r#"{"mcpServers": {"a": {"command": "./bin/a"}, "b": {"command": "b", "cwd": "sub"}}}"#;
+    let (toml, _) = merged("cursor", Scope::Project, text);
+    let project = world.ground.project.display();
+    for line in ["command = \"P/bin/a\"\ncwd = \"P\"\n", "cwd = \"P/sub\"\n"] {
+        assert!(toml.contains(&line.replace('P', &project.to_string())), "{toml}");
+    }
+}
+
+#[test]
+fn what_people_added_to_our_entry_stays() {
+    for id in ["cursor", "codex", "goose"] {
+        let host = hosts::named(id).unwrap();
+        let file = host.file(Scope::User).unwrap();
+        let world = World::new(Platform::Linux);
+        plan(world.install(host, Scope::User)).carry_out().unwrap();
+        let path = world.file(host, Scope::User);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let theirs = match id {
+            "cursor" => text.replace("\"onegate\": {", "\"onegate\": {\"theirs\": 1,"),
+            "codex" => text.replace("[mcp_servers.onegate]", "[mcp_servers.onegate]\ntheirs = 1"),
+            _ => text.replace("timeout: 300", "timeout: 600\n    theirs: 1"),
+        };
+        std::fs::write(&path, theirs).unwrap();
+        let wanted = Wanted { args: vec!["run".to_owned()], ..wanted(host, Scope::User) };
+        plan(install::install(&world.ground, &world.state(), &wanted, None)).carry_out().unwrap();
+        let said = parsed::file(&std::fs::read_to_string(&path).unwrap(), file.syntax);
+        let entry = parsed::server(&said, file.servers, "onegate").unwrap();
+        assert_eq!(entry["theirs"], 1, "{id}: {entry}");
+        assert_eq!(entry["args"], serde_json::json!(["run"]), "{id}");
+        assert!(id != "goose" || entry["timeout"] == 600, "{entry}");
+        plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+    }
+}

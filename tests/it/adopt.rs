@@ -246,6 +246,18 @@ fn init_does_not_trust_what_lay_there_before() {
 }
 
 #[test]
+fn files_beside_ours_count_when_servers_are_taken_over() {
+    let home = Home::new();
+    home.put(OURS, "");
+    home.put(".config/onegate/onegate.d/10.toml", "[servers.clock]\ncommand = \"onegate\"\n");
+    assert!(home.ends(&["add", "clock", "--", "other"], 2).contains("is there already"));
+    let theirs = r#"{"mcpServers": {"same": {"command": "onegate"}, "clock": {"command": "other"}}}"#;
+    home.put("mcp.json", theirs);
+    let told = home.json(&["import", "./mcp.json", "--merge", "--yes"], 0);
+    assert_eq!(told["added"], json!(["clock-2"]));
+}
+
+#[test]
 fn the_host_s_own_entry_works() {
     let home = Home::new();
     home.put(OURS, "[servers.clock]\ncommand = \"onegate\"\nargs = [\"demo-server\", \"clock\"]\n[profiles.p]\nservers = [\"clock\"]\n");
