@@ -231,7 +231,11 @@ impl Setup {
     }
 
     /// Starts another command that goes on until it is told to end.
-    pub(crate) fn start_as(self, command: &[&str]) -> Host {
+    pub(crate) fn start_as(mut self, command: &[&str]) -> Host {
+        if command != ["run"] {
+            // What other commands print are no messages.
+            self.talk = None;
+        }
         let mut run = self.command(command);
         run.args(&self.args);
         Host::spawn(run, self)
