@@ -156,9 +156,9 @@ impl Part {
         pinned
     }
 
-    /// Whether nothing in it is served.
+    /// Whether there is something in it, and nothing of that is served.
     pub fn is_held(&self) -> bool {
-        self.items.iter().all(|item| item.hold.is_some())
+        !self.items.is_empty() && self.items.iter().all(|item| item.hold.is_some())
     }
 
     /// What it lists.
@@ -217,6 +217,12 @@ mod tests {
     fn parse(pages: &[&str]) -> Part {
         let pages: Vec<_> = pages.iter().map(|page| Bytes::copy_from_slice(page.as_bytes())).collect();
         Part::parse(Kind::Tool, &pages).unwrap()
+    }
+
+    /// A list that a server does not offer is empty, and nothing is held by that: results of such a server need no look.
+    #[test]
+    fn an_empty_list_holds_nothing_back() {
+        assert!(!parse(&["[]"]).is_held());
     }
 
     /// What becomes of one definition between two good ones.
