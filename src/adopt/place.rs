@@ -125,7 +125,7 @@ mod tests {
 
     fn places(platform: Platform, variables: &[(&str, &str)], host: &str, scope: Scope) -> Vec<String> {
         let environment = Environment::from_iter(variables.iter().copied());
-        let ground = Ground { platform, environment, project: "/work".into() };
+        let ground = Ground { platform, environment, project: "/project".into() };
         let places = ground.places(named(host).unwrap().file(scope).unwrap());
         places.into_iter().map(|path| path.to_string_lossy().into_owned()).collect()
     }
@@ -156,7 +156,7 @@ mod tests {
         ] {
             assert_eq!(places(platform, variables, host, Scope::User)[0], expected, "{platform:?} {host}");
         }
-        assert_eq!(places(Platform::Linux, unix, "cursor", Scope::Project), ["/work/.cursor/mcp.json"]);
+        assert_eq!(places(Platform::Linux, unix, "cursor", Scope::Project), ["/project/.cursor/mcp.json"]);
         assert_eq!(places(Platform::Linux, unix, "gemini", Scope::System), ["/etc/gemini-cli/settings.json"]);
         assert!(places(Platform::Linux, &[], "cursor", Scope::User).is_empty(), "no home, no place");
     }
