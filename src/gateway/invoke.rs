@@ -11,7 +11,7 @@ use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::bridge::{Exchange, Input};
-use super::recorded;
+use super::recorded::{Trace, subscribing};
 use super::refused::Refused;
 use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
@@ -30,8 +30,6 @@ use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
-use crate::telemetry::audit::Record;
-use crate::telemetry::metrics::Measure;
 use crate::transport::upward::Upward;
 
 /// How long a completion may take before it is empty (CMP-4).
@@ -83,13 +81,9 @@ impl Way {
 impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
-        let mut record = self.record(call, caller);
-        let mut measure = self.metrics.begin(call.method().as_str());
-        let outcome = self.serve(call, caller, upward, &mut record, &mut measure).await;
-        measure.ended(recorded::word(&outcome));
-        if let Some(record) = record {
-            record.end(&recorded::ended(&outcome));
-        }
+        let mut trace = self.trace(call, caller);
+        let outcome = self.serve(call, caller, upward, &mut trace).await;
+        trace.ended(&outcome);
         outcome
     }
 
@@ -98,15 +92,14 @@ impl Gateway {
         call: &Call,
         caller: &Caller,
         upward: Arc<Upward>,
-        record: &mut Option<Record<'_>>,
-        measure: &mut Measure<'_>,
+        trace: &mut Trace<'_>,
     ) -> Result<Outcome, Failure> {
         let name = json::text_of(call.target()).unwrap_or_default();
         let mut catalogue = self.audiences.catalogue(caller);
         let mut way = self.resolve(&catalogue, call, caller, &name);
         if way.is_none() {
             if let Some(after) = self.policy.is_flooding(&caller.principal) {
-                self.note_flood(record);
+                self.note_flood(trace);
                 return Err(Failure::flood(after));
             }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
@@ -122,15 +115,14 @@ impl Gateway {
         }
         let Some(way) = way else {
             if let Some(failure) = self.held(&catalogue, call, &name) {
-                self.note_held(record, &catalogue, call, &name, &failure);
+                self.note_held(trace, &catalogue, call, &name, &failure);
                 return Err(failure);
             }
             self.policy.count_unknown(&caller.principal);
-            self.note_unknown(record, &catalogue, call, caller, &name);
+            self.note_unknown(trace, &catalogue, call, caller, &name);
             return Err(Failure::unknown(call, &name, caller.revision));
         };
         let server = Arc::clone(&self.servers[way.server]);
-        measure.about(way.server);
         // The catalogue is that of the whole of it.
         let (asking, declared) = (caller, &caller.capabilities);
         let granted = self.lists.granted(caller, way.server);
@@ -142,7 +134,7 @@ impl Gateway {
         let replaced = way.given.as_ref().and_then(|given| given.arguments(call.arguments()));
         let changed = replaced.map(|arguments| call.with_arguments(arguments));
         let call = changed.as_ref().unwrap_or(call);
-        let permit = match self.admit(call, caller, &way, &server, record) {
+        let permit = match self.admit(call, caller, &way, &server, trace) {
             Ok(permit) => permit,
             Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
         };
@@ -150,7 +142,7 @@ impl Gateway {
             // On the heap: few servers are.
             Box::pin(self.look(call, asking, &name, &way, &server)).await?;
         }
-        measure.sent(way.server);
+        trace.sent(&server);
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
         }
@@ -188,7 +180,7 @@ impl Gateway {
             outcome = Box::pin(exchange.go()).await;
         }
         if !outcome.as_ref().is_err_and(Failure::is_of_headers) {
-            measure.back();
+            trace.back();
             return outcome;
         }
         // Rare and large.
@@ -387,7 +379,7 @@ impl Gateway {
         caller: &Caller,
         way: &Way,
         server: &Server,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Result<Permit, Refusal> {
         let filled;
         let (arguments, extent): (&[u8], _) = match call.kind() {
@@ -402,11 +394,8 @@ impl Gateway {
         let round = self.bridge.further_round(&self.seal, server.key(), caller, call);
         let charge = if round.is_some() { Charge::Round } else { Charge::Call };
         let ask = Ask { principal: &caller.principal, arguments, extent, charge };
-        if let Some(record) = record {
-            let native = json::text_of(&way.native).unwrap_or_default();
-            record.item(server.key().as_str(), way.terms.kind().as_str(), &native);
-        }
-        let permit = self.decided(&ask, &way.terms, server, record)?;
+        trace.item(server, way.terms.kind(), &json::text_of(&way.native).unwrap_or_default());
+        let permit = self.decided(&ask, &way.terms, server, trace)?;
         // A round that was refused may come again.
         if let Some(round) = round {
             self.bridge.used(round);
@@ -440,11 +429,9 @@ impl Gateway {
     /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
     /// does not tell of them.
     pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
-        let mut record = self.record_of(caller, recorded::subscribing(caller), uri);
-        let held = self.subscribed(uri, caller, updates, &mut record).await;
-        if let Some(record) = record {
-            record.end(&recorded::held(&held));
-        }
+        let mut trace = self.trace_of(caller, subscribing(caller), uri);
+        let held = self.subscribed(uri, caller, updates, &mut trace).await;
+        trace.held(&held);
         held
     }
 
@@ -453,7 +440,7 @@ impl Gateway {
         uri: &str,
         caller: &Caller,
         updates: &Arc<Updates>,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Result<Option<Held>, Failure> {
         let sight = self.sight_of(caller);
         if self.lists.unsettled(&BY_URI).iter().any(|&server| self.lists.show(sight).shows(server)) {
@@ -464,7 +451,7 @@ impl Gateway {
         let catalogue = self.audiences.catalogue(caller);
         let learned = |uri: &str| self.learned.owner(&caller.principal, uri);
         if let Some(after) = self.policy.is_flooding(&caller.principal) {
-            self.note_flood(record);
+            self.note_flood(trace);
             return Err(Failure::flood(after));
         }
         let route = catalogue.resolve_uri(uri, learned);
@@ -474,23 +461,21 @@ impl Gateway {
             let origin = origin(&catalogue, Kind::Resource, route.server, &route.native);
             let terms = self.terms(caller, route.server, Kind::Resource, &route.native, origin);
             if terms.is_none() {
-                self.note_hidden(record, caller, (route.server, Kind::Resource, &route.native));
+                self.note_hidden(trace, caller, (route.server, Kind::Resource, &route.native));
             }
             Some((route, terms?))
         });
         let Some((route, terms)) = found else {
             self.policy.count_unknown(&caller.principal);
-            self.note_unknown_uri(record, &catalogue, caller, uri);
+            self.note_unknown_uri(trace, &catalogue, caller, uri);
             return Ok(None);
         };
         if !self.lists.offers_of(route.server).is_some_and(|offers| offers.subscribe) {
             return Ok(None);
         }
         let server = &self.servers[route.server];
-        if let Some(record) = &mut *record {
-            record.item(server.key().as_str(), Kind::Resource.as_str(), &route.native);
-        }
-        self.admit_subscription(caller, &terms, server, record)?;
+        trace.item(server, Kind::Resource, &route.native);
+        self.admit_subscription(caller, &terms, server, trace)?;
         let held = async {
             let source = server.source_for(&self.lists.granted(caller, route.server)).await?;
             let place = (route.server, Topic::Resource, &*route.native);

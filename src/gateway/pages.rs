@@ -11,6 +11,7 @@ use crate::caller::Caller;
 use crate::ident::Kind;
 use crate::protocol::json;
 use crate::protocol::method::Method;
+use crate::telemetry::metrics::Came;
 
 /// Items of one page.
 const PAGE: usize = 1000;
@@ -42,9 +43,9 @@ impl Gateway {
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
-        let mut measure = self.metrics.begin(method(kind).as_str());
+        let mut measure = self.metrics.begin(method(kind));
         let page = self.cut(kind, caller, cursor);
-        measure.ended(if page.is_ok() { "ok" } else { "failed" });
+        measure.ended(if page.is_ok() { Came::Ok } else { Came::Failed }, None);
         page
     }
 

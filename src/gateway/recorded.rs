@@ -1,13 +1,14 @@
-//! What is written down of a request: begun when it comes, with its item and its verdict on the way, ended with what came
-//! of it (R-36, E-20).
+//! What is told of a request, in the record of decisions and in numbers: begun when it comes, with its item and its verdict
+//! on the way, ended with what came of it (R-36, E-20).
 //!
 //! The words of a record are chosen here and nowhere else; how they are written is `telemetry/audit`'s. Without a file for
-//! them nothing is done but one look whether there is one.
+//! them nothing is done but one look whether there is one. Numbers are always counted.
 
 use super::refused::Refused;
 use super::{Failure, Gateway, Held, Outcome};
 use crate::caller::Caller;
 use crate::catalog::Catalogue;
+use crate::downstream::Server;
 use crate::ident::{Kind, Principal};
 use crate::policy::{Decision, Reason};
 use crate::protocol::call::{Call, Target};
@@ -15,6 +16,7 @@ use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::telemetry::audit::{Asked, Ended, Record, Verdict};
+use crate::telemetry::metrics::{Came, Measure};
 
 /// Results up to this size are asked whether they say of themselves that the tool failed; larger ones hold something.
 const MAX_ASKED: usize = 256 << 10;
@@ -26,17 +28,18 @@ const HOLDS: [&str; 3] = ["pin-changed", "pin-pending", "server-quarantined"];
 const ATTEMPTS: &str = "policy.attempts";
 
 impl Gateway {
-    /// Begins the record of a request that names something.
-    pub(super) fn record(&self, call: &Call, caller: &Caller) -> Option<Record<'_>> {
-        let audit = self.audit.as_ref()?;
-        let exposed = json::text_of(call.target()).unwrap_or_default();
-        Some(audit.begin(&Asked { caller, method: call.method().as_str(), exposed: Some(&exposed) }))
+    /// A request that names something has come.
+    pub(super) fn trace(&self, call: &Call, caller: &Caller) -> Trace<'_> {
+        // Its text is for the record alone.
+        let exposed = self.audit.as_ref().and_then(|_| json::text_of(call.target()));
+        self.trace_of(caller, call.method(), exposed.as_deref().unwrap_or_default())
     }
 
-    /// The same of what is no call.
-    pub(super) fn record_of(&self, caller: &Caller, method: &str, exposed: &str) -> Option<Record<'_>> {
-        let audit = self.audit.as_ref()?;
-        Some(audit.begin(&Asked { caller, method, exposed: Some(exposed) }))
+    /// Somebody wants to be told of something.
+    pub(super) fn trace_of(&self, caller: &Caller, method: Method, exposed: &str) -> Trace<'_> {
+        let asked = Asked { caller, method: method.as_str(), exposed: Some(exposed) };
+        let record = self.audit.as_ref().map(|audit| audit.begin(&asked));
+        Trace { record, measure: Some(self.metrics.begin(method)) }
     }
 
     /// A request that was refused before it named anything to decide about, such as one for a method that is not served
@@ -51,9 +54,9 @@ impl Gateway {
     }
 
     /// So many were refused before that this one is not looked at.
-    pub(super) fn note_flood(&self, record: &mut Option<Record<'_>>) {
+    pub(super) fn note_flood(&self, trace: &mut Trace<'_>) {
         self.metrics.refused(None, Reason::RateLimited.code());
-        if let Some(record) = record {
+        if let Some(record) = &mut trace.record {
             record.decided(&self.refusal("refuse", Reason::RateLimited.code(), Some(ATTEMPTS)));
         }
     }
@@ -61,31 +64,31 @@ impl Gateway {
     /// Nothing of that name is there for this caller. What is there for others, or was, is told apart from what is not.
     pub(super) fn note_unknown(
         &self,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
         catalogue: &Catalogue,
         call: &Call,
         caller: &Caller,
         name: &str,
     ) {
-        if record.is_none() {
+        if trace.record.is_none() {
             return;
         }
         match self.hidden(catalogue, call, name) {
-            Some((server, kind, native)) => self.note_hidden(record, caller, (server, kind, &native)),
-            None => self.note_unseen(record),
+            Some((server, kind, native)) => self.note_hidden(trace, caller, (server, kind, &native)),
+            None => self.note_unseen(trace),
         }
     }
 
     /// It is there, and its pin holds it back.
     pub(super) fn note_held(
         &self,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
         catalogue: &Catalogue,
         call: &Call,
         name: &str,
         failure: &Failure,
     ) {
-        let Some(record) = record else { return };
+        let Some(record) = &mut trace.record else { return };
         if let Some((server, kind, native)) = self.hidden(catalogue, call, name) {
             record.item(self.servers[server].key().as_str(), kind.as_str(), &native);
         }
@@ -94,25 +97,19 @@ impl Gateway {
     }
 
     /// The same of a resource that somebody wants to be told of.
-    pub(super) fn note_unknown_uri(
-        &self,
-        record: &mut Option<Record<'_>>,
-        catalogue: &Catalogue,
-        caller: &Caller,
-        uri: &str,
-    ) {
-        if record.is_none() {
+    pub(super) fn note_unknown_uri(&self, trace: &mut Trace<'_>, catalogue: &Catalogue, caller: &Caller, uri: &str) {
+        if trace.record.is_none() {
             return;
         }
         match self.hidden_uri(catalogue, &[Kind::Resource], uri) {
-            Some((server, kind, native)) => self.note_hidden(record, caller, (server, kind, &native)),
-            None => self.note_unseen(record),
+            Some((server, kind, native)) => self.note_hidden(trace, caller, (server, kind, &native)),
+            None => self.note_unseen(trace),
         }
     }
 
     /// Nothing of that name is there, unless something else was decided before.
-    pub(super) fn note_unseen(&self, record: &mut Option<Record<'_>>) {
-        if let Some(record) = record {
+    pub(super) fn note_unseen(&self, trace: &mut Trace<'_>) {
+        if let Some(record) = &mut trace.record {
             record.decided(&self.refusal("unknown", "unknown", None));
         }
     }
@@ -120,11 +117,11 @@ impl Gateway {
     /// It is there, and this caller may not know of it: by a rule or list, or because a profile or an override leaves it out.
     pub(super) fn note_hidden(
         &self,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
         caller: &Caller,
         (server, kind, native): (usize, Kind, &str),
     ) {
-        let Some(record) = record else { return };
+        let Some(record) = &mut trace.record else { return };
         record.item(self.servers[server].key().as_str(), kind.as_str(), native);
         let hider = self.policy.hider(&caller.principal, server, kind, native);
         record.decided(&self.refusal("hidden", Reason::NotAllowed.code(), hider.as_deref()));
@@ -200,15 +197,89 @@ impl Gateway {
 }
 
 /// The method of who wants to be told of a resource.
-pub(super) fn subscribing(caller: &Caller) -> &'static str {
+pub(super) fn subscribing(caller: &Caller) -> Method {
     match caller.revision.era() {
-        Era::Modern => Method::Listen.as_str(),
-        Era::Legacy => Method::Subscribe.as_str(),
+        Era::Modern => Method::Listen,
+        Era::Legacy => Method::Subscribe,
     }
 }
 
+/// What is told of a request while it is served: in the record of decisions, where there is one, and in numbers. Dropped
+/// before its end it was cancelled.
+pub(super) struct Trace<'a> {
+    pub(super) record: Option<Record<'a>>,
+    /// None of what is no request of a host.
+    measure: Option<Measure<'a>>,
+}
+
+impl Trace<'_> {
+    /// Tells nothing: of what is no request of a host.
+    pub(super) const fn silent() -> Self {
+        Self { record: None, measure: None }
+    }
+
+    /// Whose item it is, and what that calls it.
+    pub(super) fn item(&mut self, server: &Server, kind: Kind, native: &str) {
+        if let Some(measure) = &mut self.measure {
+            measure.about(server.index());
+        }
+        if let Some(record) = &mut self.record {
+            record.item(server.key().as_str(), kind.as_str(), native);
+        }
+    }
+
+    /// The server has it from now on.
+    pub(super) fn sent(&mut self, server: &Server) {
+        if let Some(measure) = &mut self.measure {
+            measure.sent(server.index());
+        }
+    }
+
+    /// The server has answered.
+    pub(super) fn back(&mut self) {
+        if let Some(measure) = &mut self.measure {
+            measure.back();
+        }
+    }
+
+    /// What came of it.
+    pub(super) fn ended(self, outcome: &Result<Outcome, Failure>) {
+        self.end(came(outcome), outcome.as_ref().err(), || ended(outcome));
+    }
+
+    /// What came of a wish to be told.
+    pub(super) fn held(self, held: &Result<Option<Held>, Failure>) {
+        let came = match held {
+            Ok(Some(_)) => Came::Ok,
+            // By policy, or because its server tells of nothing.
+            Ok(None) => Came::Declined,
+            Err(_) => Came::Failed,
+        };
+        self.end(came, held.as_ref().err(), || match held {
+            Ok(Some(_)) => Ended { word: "ok", code: None, reason: None },
+            Ok(None) => Ended { word: "declined", code: None, reason: None },
+            Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+        });
+    }
+
+    fn end<'e>(mut self, came: Came, failure: Option<&Failure>, ended: impl FnOnce() -> Ended<'e>) {
+        if let Some(measure) = &mut self.measure {
+            let held = failure.and_then(Failure::reason).and_then(hold);
+            measure.ended(if held.is_some() { Came::Refused } else { came }, held);
+        }
+        if let Some(record) = self.record {
+            record.end(&ended());
+        }
+    }
+}
+
+/// The reason, when it is one of pins.
+fn hold(reason: &str) -> Option<&'static str> {
+    HOLDS.into_iter().find(|hold| *hold == reason)
+}
+
 /// What came of a request.
-pub(super) fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
+fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
     let word = |word| Ended { word, code: None, reason: None };
     let failed = |is_error| word(if is_error { "is_error" } else { "ok" });
     match outcome {
@@ -223,31 +294,20 @@ pub(super) fn ended(outcome: &Result<Outcome, Failure>) -> Ended<'_> {
         Ok(Outcome::Refused(Refused { .. })) => word("refused"),
         Err(failure) => {
             // A pin may turn out to hold only once its server is looked at, after policy had admitted the call.
-            let is_held = failure.reason().is_some_and(|reason| HOLDS.contains(&reason));
-            let word = if is_held { "refused" } else { "error" };
+            let word = if failure.reason().and_then(hold).is_some() { "refused" } else { "error" };
             Ended { word, code: Some(failure.code), reason: failure.reason() }
         }
     }
 }
 
-/// What came of a request, in one word for numbers. What a result says of itself is not looked at.
-pub(super) const fn word(outcome: &Result<Outcome, Failure>) -> &'static str {
+/// What came of a request, for numbers. What a result says of itself is not looked at.
+const fn came(outcome: &Result<Outcome, Failure>) -> Came {
     match outcome {
-        Ok(Outcome::Result(..) | Outcome::Own(_)) => "ok",
-        Ok(Outcome::Error(..)) => "error",
-        Ok(Outcome::Input(_)) => "input",
-        Ok(Outcome::Task(_)) => "task",
-        Ok(Outcome::Refused(_)) => "refused",
-        Err(_) => "failed",
-    }
-}
-
-/// What came of a wish to be told.
-pub(super) fn held(held: &Result<Option<Held>, Failure>) -> Ended<'_> {
-    match held {
-        Ok(Some(_)) => Ended { word: "ok", code: None, reason: None },
-        // By policy, or because its server tells of nothing.
-        Ok(None) => Ended { word: "declined", code: None, reason: None },
-        Err(failure) => Ended { word: "error", code: Some(failure.code), reason: failure.reason() },
+        Ok(Outcome::Result(..) | Outcome::Own(_)) => Came::Ok,
+        Ok(Outcome::Error(..)) => Came::Error,
+        Ok(Outcome::Input(_)) => Came::Input,
+        Ok(Outcome::Task(_)) => Came::Task,
+        Ok(Outcome::Refused(_)) => Came::Refused,
+        Err(_) => Came::Failed,
     }
 }

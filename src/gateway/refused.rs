@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::recorded::Trace;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
 use crate::downstream::Server;
@@ -13,7 +14,6 @@ use crate::policy::{Ask, Charge, Decision, Extent, Origin, Permit, Reason, Refus
 use crate::protocol::call::{Call, Target};
 use crate::protocol::json;
 use crate::protocol::method::Method;
-use crate::telemetry::audit::Record;
 
 /// The key of ours in the `_meta` of a refused call.
 const REFUSAL: &str = "onegate/refusal";
@@ -33,10 +33,10 @@ impl Gateway {
         ask: &Ask<'_>,
         terms: &Terms,
         server: &Server,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Result<Permit, Refusal> {
         let decision = self.policy.decide(ask, terms);
-        if let Some(record) = record {
+        if let Some(record) = &mut trace.record {
             record.decided(&self.verdict(&decision, ask.arguments));
         }
         if let Err(refusal) = &decision.outcome {
@@ -69,14 +69,14 @@ impl Gateway {
         server: usize,
         tool: &str,
         charge: Charge,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Option<Result<Permit, (usize, Refusal)>> {
         let Some(terms) = self.terms(caller, server, Kind::Tool, tool, Origin::Listed) else {
-            self.note_hidden(record, caller, (server, Kind::Tool, tool));
+            self.note_hidden(trace, caller, (server, Kind::Tool, tool));
             return None;
         };
         let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Partial, charge };
-        match self.decided(&ask, &terms, &self.servers[server], record) {
+        match self.decided(&ask, &terms, &self.servers[server], trace) {
             Err(refusal) if refusal.is_hidden() => None,
             decided => Some(decided.map_err(|refusal| (server, refusal))),
         }
@@ -93,10 +93,10 @@ impl Gateway {
         caller: &Caller,
         terms: &Terms,
         server: &Server,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Result<(), Failure> {
         let ask = Ask { principal: &caller.principal, arguments: b"{}", extent: Extent::Whole, charge: Charge::Call };
-        match self.decided(&ask, terms, server, record) {
+        match self.decided(&ask, terms, server, trace) {
             // What it holds counts for the request, not for as long as the subscription lasts.
             Ok(permit) => drop(permit),
             Err(refusal) => return Err(Failure::refused(server.key(), &refusal, text(&refusal))),

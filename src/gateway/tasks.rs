@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::bridge::{missing, questions};
 use super::invoke::within;
 use super::invoke::{check, unpassable};
-use super::recorded;
+use super::recorded::Trace;
 use super::seal::Purpose;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Outcome, Updates};
 use crate::caller::Caller;
@@ -29,8 +29,6 @@ use crate::protocol::json;
 use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::reply::Body;
-use crate::telemetry::audit::Record;
-use crate::telemetry::metrics::Measure;
 use crate::transport::upward::Upward;
 
 /// What our ids begin with, so that people know them.
@@ -112,7 +110,7 @@ impl Gateway {
         exposed: &str,
         caller: &Caller,
         charge: Charge,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Option<Result<Task, (usize, Refusal)>> {
         let handle: Handle = self.seal.open(Purpose::Task, exposed.strip_prefix(PREFIX)?)?;
         if handle.version != VERSION || handle.principal != caller.principal.as_str() {
@@ -124,25 +122,19 @@ impl Gateway {
         if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool)
             || self.lists.overrides_of(server).iter().any(hidden)
         {
-            self.note_hidden(record, caller, (server, Kind::Tool, &handle.tool));
+            self.note_hidden(trace, caller, (server, Kind::Tool, &handle.tool));
             return None;
         }
-        if let Some(record) = record {
-            record.item(key.as_str(), Kind::Tool.as_str(), &handle.tool);
-        }
-        let permit = self.admit_task(caller, server, &handle.tool, charge, record)?;
+        trace.item(&self.servers[server], Kind::Tool, &handle.tool);
+        let permit = self.admit_task(caller, server, &handle.tool, charge, trace)?;
         Some(permit.map(|permit| Task { server, native: handle.native, permit }))
     }
 
     /// Serves a request about a task. Dropping the future cancels it.
     pub async fn task(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
-        let mut record = self.record(call, caller);
-        let mut measure = self.metrics.begin(call.method().as_str());
-        let outcome = self.asked_of_task(call, caller, upward, &mut record, &mut measure).await;
-        measure.ended(recorded::word(&outcome));
-        if let Some(record) = record {
-            record.end(&recorded::ended(&outcome));
-        }
+        let mut trace = self.trace(call, caller);
+        let outcome = self.asked_of_task(call, caller, upward, &mut trace).await;
+        trace.ended(&outcome);
         outcome
     }
 
@@ -151,23 +143,22 @@ impl Gateway {
         call: &Call,
         caller: &Caller,
         upward: Arc<Upward>,
-        record: &mut Option<Record<'_>>,
-        measure: &mut Measure<'_>,
+        trace: &mut Trace<'_>,
     ) -> Result<Outcome, Failure> {
         if !caller.capabilities.tasks {
             return Err(Failure::undeclared_tasks());
         }
         if let Some(after) = self.policy.is_flooding(&caller.principal) {
-            self.note_flood(record);
+            self.note_flood(trace);
             return Err(Failure::flood(after));
         }
-        let task = json::text_of(call.target()).and_then(|id| self.open_task(&id, caller, Charge::Server, record));
+        let task = json::text_of(call.target()).and_then(|id| self.open_task(&id, caller, Charge::Server, trace));
         let Task { server: index, native, permit } = match task {
             Some(Ok(task)) => task,
             Some(Err(refusal)) => return Err(self.refused_task(&refusal)),
             None => {
                 self.policy.count_unknown(&caller.principal);
-                self.note_unseen(record);
+                self.note_unseen(trace);
                 return Err(Failure::unknown_task());
             }
         };
@@ -184,9 +175,9 @@ impl Gateway {
         json::push_string(&mut raw, &native);
         let item = Item { native: &raw, mirror: &[], task: false, timeout: None };
         let most = permit.max_result();
-        measure.sent(index);
+        trace.sent(server);
         let asked = server.ask(permit, call, item, input, caller, upward).await;
-        measure.back();
+        trace.back();
         let answer = match asked.and_then(|answer| within(most, &answer).map(|()| answer)) {
             Ok(answer) => answer,
             Err(Fault::Refused { .. }) => return Err(Failure::unknown_task()),
@@ -229,11 +220,9 @@ impl Gateway {
         caller: &Caller,
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Failure> {
-        let mut record = self.record_of(caller, Method::Listen.as_str(), exposed);
-        let held = self.watched(exposed, caller, updates, &mut record).await;
-        if let Some(record) = record {
-            record.end(&recorded::held(&held));
-        }
+        let mut trace = self.trace_of(caller, Method::Listen, exposed);
+        let held = self.watched(exposed, caller, updates, &mut trace).await;
+        trace.held(&held);
         held
     }
 
@@ -242,10 +231,10 @@ impl Gateway {
         exposed: &str,
         caller: &Caller,
         updates: &Arc<Updates>,
-        record: &mut Option<Record<'_>>,
+        trace: &mut Trace<'_>,
     ) -> Result<Option<Held>, Failure> {
-        let Some(Ok(task)) = self.open_task(exposed, caller, Charge::Nothing, record) else {
-            self.note_unseen(record);
+        let Some(Ok(task)) = self.open_task(exposed, caller, Charge::Nothing, trace) else {
+            self.note_unseen(trace);
             return Ok(None);
         };
         if self.lists.offers_of(task.server).is_none() {
@@ -264,7 +253,7 @@ impl Gateway {
     /// What a server told of a task, for the host that watches it under this id; nothing when it must not be told.
     pub fn task_news(&self, exposed: &str, caller: &Caller, state: &Bytes) -> Option<TaskState> {
         // The watching is in the record, not each news of it.
-        let task = self.open_task(exposed, caller, Charge::Nothing, &mut None)?.ok()?;
+        let task = self.open_task(exposed, caller, Charge::Nothing, &mut Trace::silent())?.ok()?;
         let mut id = Vec::with_capacity(exposed.len() + 2);
         json::push_string(&mut id, exposed);
         let told = self.state_of("complete", caller, task.server, &id, state, state);

@@ -7,6 +7,9 @@ macro_rules! methods {
         pub enum Method { $($(#[$doc])* $name,)* }
 
         impl Method {
+            /// How many there are.
+            pub const COUNT: usize = [$(Self::$name),*].len();
+
             /// The method of that name, as it stands between the quotes; `None` for one that we do not know.
             pub fn parse(name: &[u8]) -> Option<Self> {
                 // Some encoders escape every solidus: `tools\/call` is a name of ours, too.

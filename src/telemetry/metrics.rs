@@ -4,8 +4,8 @@
 //! read. Labels are server keys, profile names and words of ours: no principal, no name of a host's or a server's own.
 //! Knows neither servers nor sockets: `gateway` counts, `daemon` asks for the text.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::ident::{Kind, ServerKey};
+use crate::protocol::method::Method;
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -65,13 +66,42 @@ pub struct Metrics {
     tokens: Family<OfProfile, Gauge>,
     /// By place in the settings.
     servers: Box<[Server]>,
-    /// The label of what concerns no server.
-    none: Arc<String>,
+    /// The label of what concerns no server, and its requests.
+    none: (Arc<String>, Box<Counts>),
 }
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// A result.
+    Ok,
+    /// An error of the server.
+    Error,
+    /// An error of ours: its server is gone or too slow, or there is no such thing.
+    Failed,
+    /// Policy or a pin refused it.
+    Refused,
+    /// The server asks back.
+    Input,
+    /// A task.
+    Task,
+    /// There is nothing to be told of.
+    Declined,
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+impl Came {
+    const WORDS: [&'static str; 8] = ["ok", "error", "failed", "refused", "input", "task", "declined", "cancelled"];
+}
+
+/// The counters of one server's requests, by method and by what came of them; each made when it first counts.
+struct Counts([OnceLock<Box<[OnceLock<Counter>; Came::WORDS.len()]>>; Method::COUNT]);
 
 /// What is at hand for each call.
 struct Server {
     key: Arc<String>,
+    counts: Box<Counts>,
     seconds: Histogram,
     overhead: Histogram,
     in_flight: Gauge,
@@ -119,6 +149,7 @@ impl Metrics {
             let label = OfServer { server: Arc::clone(&key) };
             Server {
                 key,
+                counts: Counts::new(),
                 seconds: seconds.get_or_create_owned(&label),
                 overhead: overhead.get_or_create_owned(&label),
                 in_flight: in_flight.get_or_create_owned(&label),
@@ -135,7 +166,7 @@ impl Metrics {
             items,
             tokens,
             servers,
-            none: Arc::default(),
+            none: (Arc::default(), Counts::new()),
         };
         registry.register("requests", "Requests of hosts, by what came of them", metrics.requests.clone());
         registry.register("request_seconds", "Time from a request to its answer", seconds);
@@ -151,7 +182,7 @@ impl Metrics {
     }
 
     /// A request has come.
-    pub fn begin(&self, method: &'static str) -> Measure<'_> {
+    pub fn begin(&self, method: Method) -> Measure<'_> {
         Measure {
             metrics: self,
             method,
@@ -159,7 +190,7 @@ impl Metrics {
             server: None,
             since: None,
             away: Duration::ZERO,
-            outcome: "cancelled",
+            came: Came::Cancelled,
         }
     }
 
@@ -175,7 +206,17 @@ impl Metrics {
     }
 
     fn key(&self, server: Option<usize>) -> &Arc<String> {
-        server.map_or(&self.none, |server| &self.servers[server].key)
+        server.map_or(&self.none.0, |server| &self.servers[server].key)
+    }
+
+    fn count(&self, server: Option<usize>, method: Method, came: Came) {
+        let counts = server.map_or(&self.none.1, |server| &self.servers[server].counts);
+        let of_method = counts.0[method as usize].get_or_init(Default::default);
+        let counter = of_method[came as usize].get_or_init(|| {
+            let (server, outcome) = (Arc::clone(self.key(server)), Came::WORDS[came as usize]);
+            self.requests.get_or_create_owned(&Request { server, method: method.as_str(), outcome })
+        });
+        counter.inc();
     }
 
     /// All numbers as text; servers in the order of the settings.
@@ -202,6 +243,12 @@ impl Metrics {
     }
 }
 
+impl Counts {
+    fn new() -> Box<Self> {
+        Box::new(Self(std::array::from_fn(|_| OnceLock::new())))
+    }
+}
+
 /// From 100 µs, doubled 20 times: to a minute and more.
 fn buckets() -> impl Iterator<Item = f64> {
     exponential_buckets(0.0001, 2.0, 20)
@@ -210,14 +257,14 @@ fn buckets() -> impl Iterator<Item = f64> {
 /// A request that is measured; it counts when this is dropped, as cancelled unless its outcome was told.
 pub struct Measure<'a> {
     metrics: &'a Metrics,
-    method: &'static str,
+    method: Method,
     begun: Instant,
     server: Option<usize>,
     /// Since when the server has it.
     since: Option<Instant>,
     /// How long the server had it.
     away: Duration,
-    outcome: &'static str,
+    came: Came,
 }
 
 impl Measure<'_> {
@@ -241,18 +288,20 @@ impl Measure<'_> {
         }
     }
 
-    /// What came of it, in a word of ours.
-    pub fn ended(&mut self, outcome: &'static str) {
-        self.outcome = outcome;
+    /// What came of it; why, where that is a refusal that policy did not count.
+    pub fn ended(&mut self, came: Came, refused: Option<&'static str>) {
+        self.came = came;
+        if let Some(reason) = refused {
+            self.metrics.refused(self.server, reason);
+        }
     }
 }
 
 impl Drop for Measure<'_> {
     fn drop(&mut self) {
         self.back();
-        let Self { metrics, method, outcome, .. } = *self;
-        let server = Arc::clone(metrics.key(self.server));
-        metrics.requests.get_or_create(&Request { server, method, outcome }).inc();
+        let Self { metrics, method, came, .. } = *self;
+        metrics.count(self.server, method, came);
         if let Some(server) = self.server {
             let (all, server) = (self.begun.elapsed(), &metrics.servers[server]);
             server.seconds.observe(all.as_secs_f64());
@@ -272,17 +321,22 @@ mod tests {
     #[test]
     fn what_happened_and_where_things_stand_is_told_by_name() {
         let metrics = Metrics::new(&["a", "b"].map(|key| ServerKey::new(key).unwrap()));
-        let mut measure = metrics.begin("tools/call");
+        let mut measure = metrics.begin(Method::ToolsCall);
         measure.sent(1);
         assert_eq!((metrics.in_flight(0), metrics.in_flight(1)), (0, 1));
         measure.back();
-        measure.ended("ok");
+        measure.ended(Came::Ok, None);
         drop(measure);
         // Given up while the server has it.
-        let mut measure = metrics.begin("tools/call");
+        let mut measure = metrics.begin(Method::ToolsCall);
         measure.sent(1);
         drop(measure);
-        drop(metrics.begin("prompts/get"));
+        drop(metrics.begin(Method::PromptsGet));
+        // Admitted, and held back by a pin.
+        let mut measure = metrics.begin(Method::ToolsCall);
+        measure.about(0);
+        measure.ended(Came::Refused, Some("pin-changed"));
+        drop(measure);
         metrics.refused(Some(0), "rate-limited");
         assert_eq!(metrics.in_flight(1), 0);
         let servers = [("ready", 3), ("idle", 0)].map(|(state, restarts)| ServerNow { state, restarts, drift: 2 });
@@ -293,6 +347,8 @@ mod tests {
             r#"onegate_requests_total{server="b",method="tools/call",outcome="cancelled"} 1"#,
             r#"onegate_requests_total{server="",method="prompts/get",outcome="cancelled"} 1"#,
             r#"onegate_refusals_total{server="a",reason="rate-limited"} 1"#,
+            r#"onegate_refusals_total{server="a",reason="pin-changed"} 1"#,
+            r#"onegate_requests_total{server="a",method="tools/call",outcome="refused"} 1"#,
             r#"onegate_in_flight{server="b"} 0"#,
             r#"onegate_server_state{server="a",state="ready"} 1"#,
             r#"onegate_server_state{server="a",state="broken"} 0"#,

@@ -155,9 +155,9 @@ impl Events {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             let next = self.pipe.queue().pop_front();
-            if let Some(bytes) = next {
+            if let Some(part) = next {
                 self.rest();
-                return Poll::Ready(Some(bytes));
+                return Poll::Ready(Some(part.written()));
             }
             let Some(making) = &mut self.making else { return Poll::Ready(None) };
             if making.as_mut().poll(cx).is_ready() {
@@ -177,12 +177,29 @@ impl Events {
     }
 }
 
+/// A part of an event.
+enum Part {
+    /// As it is written.
+    Written(Bytes),
+    /// Of its data: where that is no line yet it becomes a copy that nobody counts, so it does when it is read.
+    Data(Bytes),
+}
+
+impl Part {
+    fn written(self) -> Bytes {
+        match self {
+            Self::Written(bytes) => bytes,
+            Self::Data(piece) => one_line(&piece),
+        }
+    }
+}
+
 /// Between the maker of events and their reader, which are one task.
 #[derive(Clone, Default)]
-pub(super) struct Pipe(Arc<Mutex<VecDeque<Bytes>>>);
+pub(super) struct Pipe(Arc<Mutex<VecDeque<Part>>>);
 
 impl Pipe {
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Part>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,17 +223,17 @@ impl Pipe {
             event.extend_from_slice(head.as_bytes());
             message.iter().for_each(|piece| event.extend_from_slice(&one_line(piece)));
             event.extend_from_slice(b"\n\n");
-            queue.push_back(event.into());
+            queue.push_back(Part::Written(event.into()));
         } else {
-            queue.push_back(head.into());
-            queue.extend(message.iter().map(one_line));
-            queue.push_back(Bytes::from_static(b"\n\n"));
+            queue.push_back(Part::Written(head.into()));
+            queue.extend(message.into_iter().map(Part::Data));
+            queue.push_back(Part::Written(Bytes::from_static(b"\n\n")));
         }
     }
 
     /// Puts bytes in as they are.
     pub(super) fn push_raw(&self, text: String) {
-        self.queue().push_back(text.into());
+        self.queue().push_back(Part::Written(text.into()));
     }
 
     /// Waits until the reader has taken enough of what came before. It polls the maker again when it has.
@@ -310,8 +327,7 @@ pub(super) fn counted(budget: &Arc<Semaphore>, id: &[u8], message: Message) -> M
         ..SHARED => bytes,
         _ => Bytes::from_owner(Counted { bytes, _held: Arc::clone(&held) }),
     };
-    // What is no line yet would be copied when it becomes an event, and the copy is not counted.
-    message.iter().map(one_line).map(count).collect()
+    message.into_iter().map(count).collect()
 }
 
 /// A request's body.
@@ -399,9 +415,12 @@ mod tests {
     fn d076_an_event_is_named_and_its_data_is_one_line() {
         let pipe = Pipe::default();
         pipe.push(Some("a-1"), vec![Bytes::from_static(b"{\r\n\"a\":"), Bytes::from_static(b"\"\\n\"\n}")]);
-        assert_eq!(pipe.queue().pop_front().unwrap(), "event: message\nid: a-1\ndata: {  \"a\":\"\\n\" }\n\n");
+        assert_eq!(
+            pipe.queue().pop_front().unwrap().written(),
+            "event: message\nid: a-1\ndata: {  \"a\":\"\\n\" }\n\n"
+        );
         pipe.push(None, vec![Bytes::from(vec![b'\n'; SHARED])]);
-        let event: Vec<u8> = pipe.queue().iter().flatten().copied().collect();
+        let event: Vec<u8> = pipe.queue().drain(..).flat_map(Part::written).collect();
         assert_eq!(event, [&b"event: message\ndata: "[..], &vec![b' '; SHARED], b"\n\n"].concat());
     }
 
