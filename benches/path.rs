@@ -16,7 +16,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use onegate::config::settings::{
     EraChoice, Launch, LogFormat, Reach, ServerSettings, Settings, Start, TelemetrySettings,
 };
-use onegate::gateway::{Connect, EraMemory, Gateway, Link, Pace};
+use onegate::gateway::{Connect, Current, EraMemory, Link, Pace};
 use onegate::ident::{Secret, ServerKey};
 use onegate::protocol::call::{Call, Leg};
 use onegate::protocol::capability::Capabilities;
@@ -201,7 +201,7 @@ fn server(number: usize, era: Era) -> ServerSettings {
 /// A host in front of a gateway in front of servers.
 struct Way {
     runtime: Runtime,
-    gateway: Arc<Gateway>,
+    gateway: Arc<Current>,
     stop: CancellationToken,
     tasks: TaskTracker,
     lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
@@ -225,7 +225,7 @@ impl Way {
             let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
             let settings = Settings::of(servers, PathBuf::new(), telemetry);
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
-            let gateway = Gateway::start(settings, connect, &EraMemory::none(), &tasks);
+            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, None);
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
             let (serving, stopping, of) = (Arc::clone(&gateway), stop.clone(), tasks.clone());
             tasks.spawn(async move { stdio::serve(serving, ours, &stopping, &of).await.finish().await });

@@ -64,8 +64,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
-    if let Err(exit) = load::choose(&mut settings, args.profile.as_deref()) {
-        return Ok(exit);
+    if let Err(why) = load::choose(&mut settings, args.profile.as_deref()) {
+        out::say(&format!("onegate: {why}"));
+        return Ok(Exit::Usage);
     }
     let who = match args.who.principal(&settings) {
         Ok(who) => who,
@@ -75,8 +76,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
     settings.servers.retain(|server| naming::may_own(&server.prefix, &args.name));
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
-        Starting::new().settle(daemon.gateway()).await;
-        let exit = call_and_show(&args, call, daemon.gateway(), who).await;
+        Starting::new().settle(&daemon.gateway()).await;
+        let exit = call_and_show(&args, call, &daemon.gateway(), who).await;
         daemon.stop(Pace::SWIFT).await;
         exit
     })?

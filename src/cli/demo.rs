@@ -39,8 +39,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     telemetry::log::start(&settings.telemetry);
     let ended = run::block_on(async {
         let daemon = Daemon::start(settings)?;
-        Starting::new().settle(daemon.gateway()).await;
-        if let Err(error) = show(daemon.gateway()).await {
+        Starting::new().settle(&daemon.gateway()).await;
+        if let Err(error) = show(&daemon.gateway()).await {
             daemon.stop(Pace::SWIFT).await;
             return Err(error);
         }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         out::text("\nServing on standard input and output until interrupted (one JSON-RPC message per line).")?;
         let (channel, _restore) = crate::transport::standard::host()?;
-        Ok(daemon.serve(channel, Principal::stdio()).await)
+        Ok(daemon.serve(channel, Principal::stdio(), None).await)
     })??;
     Ok(match ended {
         Ended::Drained => Exit::Fine,

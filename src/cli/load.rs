@@ -6,6 +6,7 @@ use super::exit::Exit;
 use super::{Common, ask, out};
 use crate::config::settings::Settings;
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
+use crate::daemon::{Fresh, Reload};
 use crate::shown::shown_str;
 use crate::telemetry;
 
@@ -20,10 +21,7 @@ pub(super) fn load_with(
     json: bool,
     flag: Option<(Flag, String)>,
 ) -> anyhow::Result<Result<Loaded, Exit>> {
-    let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
-    options.files.clone_from(&common.config);
-    options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
-    options.flags.extend(flag);
+    let options = options(common, flag)?;
     let mut loaded = config::load(&options);
     if let Ok(Loaded { untrusted: Some(candidate), .. }) = &loaded
         && agrees(candidate)?
@@ -43,8 +41,41 @@ pub(super) fn load_with(
     Ok(Ok(loaded))
 }
 
+fn options(common: &Common, flag: Option<(Flag, String)>) -> anyhow::Result<LoadOptions> {
+    let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
+    options.files.clone_from(&common.config);
+    options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
+    options.flags.extend(flag);
+    Ok(options)
+}
+
+/// How the same configuration is loaded anew while it is in force; `check` looks at it as the command does at its start, and
+/// says what is wrong.
+pub(super) fn again(
+    common: &Common,
+    flag: Option<(Flag, String)>,
+    now: &Loaded,
+    check: impl Fn(&mut Loaded) -> Result<(), String> + Send + Sync + 'static,
+) -> anyhow::Result<Reload> {
+    let (options, passed_over) = (options(common, flag)?, now.untrusted.is_some());
+    let load = move || {
+        let lines = |faults: &[Fault]| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let mut loaded = config::load(&options).map_err(|faults| lines(&faults.0))?;
+        if let Some(candidate) = loaded.untrusted.as_ref().filter(|_| !passed_over) {
+            let folder = shown_str(&candidate.folder.display().to_string());
+            return Err(format!(
+                "the configuration of {folder} is another than the one that was agreed to; `onegate trust` looks at it"
+            ));
+        }
+        check(&mut loaded)?;
+        loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        Ok(Fresh { settings: loaded.settings, files: loaded.watched })
+    };
+    Ok(Reload { load: Box::new(load), files: now.watched.clone() })
+}
+
 /// Makes the wanted profile the one that is shown: the first.
-pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), Exit> {
+pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), String> {
     let Some(wanted) = wanted else { return Ok(()) };
     match settings.profiles.iter().position(|profile| profile.name == wanted) {
         Some(at) => {
@@ -53,8 +84,7 @@ pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<()
         }
         None => {
             let names: Vec<_> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
-            out::say(&format!("onegate: no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")));
-            Err(Exit::Usage)
+            Err(format!("no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")))
         }
     }
 }

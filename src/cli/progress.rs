@@ -46,7 +46,6 @@ impl Drop for Starting {
 fn message(gateway: &Gateway) -> String {
     let waiting: Vec<_> = gateway
         .servers()
-        .iter()
         .filter(|server| matches!(*server.state().borrow(), State::Idle | State::Starting))
         .map(|server| server.key().to_string())
         .collect();

@@ -31,8 +31,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(exit),
     };
-    if let Err(exit) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
-        return Ok(exit);
+    if let Err(why) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
+        out::say(&format!("onegate: {why}"));
+        return Ok(Exit::Usage);
     }
     if args.locked
         && let Err(exit) = pins::insist(&loaded.settings)
@@ -54,7 +55,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let ended = block_on(daemon::serve_stdio(loaded.settings, principal))??;
+    let (profile, locked) = (args.profile.clone(), args.locked);
+    let reload = load::again(&args.common, None, &loaded, move |loaded| {
+        load::choose(&mut loaded.settings, profile.as_deref())?;
+        if locked { pins::all_locked(&loaded.settings) } else { Ok(()) }
+    })?;
+    let ended = block_on(daemon::serve_stdio(loaded.settings, principal, reload))??;
     Ok(match ended {
         Ended::Drained => Exit::Fine,
         Ended::Interrupted => Exit::Interrupted,

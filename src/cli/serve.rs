@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     // First of all, while there is one thread.
     let inherited = Inherited::take()?;
     let flag = args.listen.clone().map(|address| (Flag::Listen, address));
-    let loaded = match load::load_with(&args.common, false, flag)? {
+    let loaded = match load::load_with(&args.common, false, flag.clone())? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(exit),
     };
@@ -50,6 +50,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if loaded.settings.servers.is_empty() {
         tracing::warn!("no server is configured; there is nothing to serve (see `onegate check --help`)");
     }
+    let locked = args.locked;
+    let reload = load::again(&args.common, flag, &loaded, move |loaded| {
+        let faults = loaded.serving.faults.iter().chain(&loaded.serving.nobody);
+        let faults: Vec<_> = faults.map(ToString::to_string).collect();
+        if !faults.is_empty() {
+            return Err(faults.join("\n"));
+        }
+        if locked { pins::all_locked(&loaded.settings) } else { Ok(()) }
+    })?;
     let format = loaded.settings.telemetry.format;
     // Said whatever is logged: with port 0 it is the only way to know.
     let announce = |address: &str| match format {
@@ -59,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             out::say(&line.to_string());
         }
     };
-    Ok(match run::block_on(daemon::serve_http(loaded.settings, inherited, announce))?? {
+    Ok(match run::block_on(daemon::serve_http(loaded.settings, inherited, reload, announce))?? {
         Ended::Drained => Exit::Fine,
         Ended::Interrupted => Exit::Interrupted,
     })

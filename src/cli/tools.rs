@@ -40,8 +40,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Ok(loaded) => loaded.settings,
         Err(exit) => return Ok(exit),
     };
-    if let Err(exit) = load::choose(&mut settings, args.profile.as_deref()) {
-        return Ok(exit);
+    if let Err(why) = load::choose(&mut settings, args.profile.as_deref()) {
+        out::say(&format!("onegate: {why}"));
+        return Ok(Exit::Usage);
     }
     if let Some(wanted) = &args.server
         && let Err(exit) = keep_only(&mut settings, wanted)
@@ -56,9 +57,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     settings.telemetry.audit = None;
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
-        Starting::new().settle(daemon.gateway()).await;
-        let shown = show(args, daemon.gateway(), &who);
-        let failed = tell_failed(daemon.gateway());
+        Starting::new().settle(&daemon.gateway()).await;
+        let shown = show(args, &daemon.gateway(), &who);
+        let failed = tell_failed(&daemon.gateway());
         daemon.stop(Pace::SWIFT).await;
         shown?;
         Ok(if failed { Exit::Unreachable } else { Exit::Fine })
@@ -159,7 +160,6 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
     }
     let servers: Vec<_> = gateway
         .servers()
-        .iter()
         .map(|server| {
             let (state, era) = state_words(&server.state().borrow());
             json!({ "key": server.key().as_str(), "state": state, "era": era, "last_error": server.last_error() })

@@ -40,10 +40,13 @@ pub(super) struct Found {
     pub untrusted: Option<trust::Candidate>,
 }
 
+/// The folder of the organisation's layer, below `etc`.
+pub(super) const ORGANISATION: &str = "policy.d";
+
 /// Finds and reads the files: the organisation's layer, then the named files or the first of the search.
 pub(super) fn find(options: &LoadOptions, draft: Option<Draft<'_>>) -> Found {
     let mut found = Found::default();
-    let organisation = options.etc.join("policy.d");
+    let organisation = options.etc.join(ORGANISATION);
     // What cannot be read may forbid something.
     let paths = folder(&organisation).unwrap_or_else(|fault| {
         found.faults.push(*fault);

@@ -72,6 +72,8 @@ pub struct Loaded {
     pub notes: Vec<Note>,
     /// The files that were read, lowest layer first; none when there are none.
     pub sources: Vec<PathBuf>,
+    /// The same, and the folders whose files count whichever they are: what a change of may make another configuration.
+    pub watched: Vec<PathBuf>,
     /// All that disables single servers. `run` and `serve` go on; `check` shows it and fails.
     pub server_faults: Vec<Fault>,
     /// What concerns `serve` alone.
@@ -115,7 +117,9 @@ fn load_found(options: &LoadOptions, found: files::Found) -> Result<Loaded, Faul
     if !draft.faults.is_empty() {
         return Err(draft.refusal());
     }
-    Ok(Loaded { settings, notes: draft.notes, sources, server_faults, serving, untrusted: found.untrusted })
+    let organisation = Some(options.etc.join(files::ORGANISATION)).filter(|folder| folder.is_dir());
+    let watched = sources.iter().cloned().chain(organisation).collect();
+    Ok(Loaded { settings, notes: draft.notes, sources, watched, server_faults, serving, untrusted: found.untrusted })
 }
 
 /// What has been read so far.

@@ -64,6 +64,7 @@ impl Settings {
 }
 
 /// `[gateway]`.
+#[derive(Clone, PartialEq)]
 pub struct GatewaySettings {
     /// Own instructions for the host, before those of the servers.
     pub instructions: Option<String>,
@@ -76,7 +77,7 @@ pub struct GatewaySettings {
 }
 
 /// `[admin]`: where operators look at a running gateway.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdminSettings {
     /// The socket that was named.
     pub socket: Option<PathBuf>,
@@ -87,6 +88,7 @@ pub struct AdminSettings {
 }
 
 /// `[telemetry]`.
+#[derive(Clone, PartialEq)]
 pub struct TelemetrySettings {
     /// Filter directives, for example `info` or `onegate=debug`.
     pub log: String,
@@ -97,7 +99,7 @@ pub struct TelemetrySettings {
 }
 
 /// `[telemetry] audit`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AuditSettings {
     /// The file of the first process; others write beside it.
     pub file: PathBuf,
@@ -119,6 +121,7 @@ pub enum LogFormat {
 }
 
 /// One server behind the gateway.
+#[derive(Clone, PartialEq)]
 pub struct ServerSettings {
     /// Its identity.
     pub key: ServerKey,
@@ -183,6 +186,27 @@ impl ServerSettings {
         }
     }
 
+    /// Whether a server of these settings may go on running for those: they differ only in what is decided and shown about
+    /// it, not in how it is reached and asked.
+    pub fn runs_as(&self, other: &Self) -> bool {
+        let decided_elsewhere = |settings: &Self| {
+            let pin = PinSettings { mode: settings.pin.mode, ..PinSettings::default() };
+            let (key, reach) = (settings.key.clone(), settings.reach.clone());
+            Self {
+                start: settings.start,
+                era: settings.era,
+                idle_stop: settings.idle_stop,
+                timeouts: settings.timeouts,
+                sharing: settings.sharing,
+                limits: ServerLimits { rate: None, ..settings.limits },
+                roots: settings.roots.clone(),
+                pin,
+                ..Self::new(key, reach)
+            }
+        };
+        decided_elsewhere(self) == decided_elsewhere(other)
+    }
+
     /// How it is launched, when it is a process of ours that can be.
     pub fn launch(&self) -> Option<&Launch> {
         match &self.reach {
@@ -211,6 +235,7 @@ impl ServerSettings {
 }
 
 /// How a server is reached.
+#[derive(Clone, PartialEq)]
 pub enum Reach {
     /// As a child process on pipes.
     Launch(Launch),
@@ -219,6 +244,7 @@ pub enum Reach {
 }
 
 /// A server behind a URL.
+#[derive(Clone, PartialEq)]
 pub struct Remote {
     /// Its endpoint, `http` or `https`, without user, password or fragment. A query may hold secrets.
     pub url: Url,
@@ -250,7 +276,7 @@ pub enum Sharing {
 }
 
 /// Bounds of one server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerLimits {
     /// How often it is asked in the long run, and how often at once.
     pub rate: Option<(Rate, Option<std::num::NonZeroU32>)>,
@@ -269,7 +295,7 @@ impl Default for ServerLimits {
 }
 
 /// One endpoint's cut of the catalogue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProfileSettings {
     /// Its name, as in `/mcp/<name>`; `default` is `/mcp`.
     pub name: String,
@@ -292,7 +318,7 @@ impl ProfileSettings {
 }
 
 /// `[http]`: what `serve` listens on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     /// The address; loopback by default.
     pub listen: SocketAddr,
@@ -314,7 +340,7 @@ impl Default for HttpSettings {
 }
 
 /// `[http] tls`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TlsSettings {
     /// PEM file with the certificate chain.
     pub cert: PathBuf,
@@ -323,7 +349,7 @@ pub struct TlsSettings {
 }
 
 /// `[auth]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AuthSettings {
     /// How hosts prove who they are.
     pub mode: AuthMode,
@@ -402,6 +428,7 @@ pub struct ApiKey {
 }
 
 /// A child process to start.
+#[derive(Clone, PartialEq)]
 pub struct Launch {
     /// The resolved program.
     pub program: PathBuf,
@@ -423,7 +450,7 @@ pub struct Launch {
 }
 
 /// Why a server cannot be started as configured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerFault {
     /// The key of the configuration it is about, for example `servers.files.command`.
     pub key: String,
@@ -452,7 +479,7 @@ pub enum EraChoice {
 }
 
 /// The deadlines of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeouts {
     /// From the start to the first complete handshake.
     pub start: Duration,
@@ -472,7 +499,7 @@ impl Default for Timeouts {
 }
 
 /// Allow and deny patterns over native names ([`crate::pattern`]); deny wins.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemFilter {
     /// Absent: all are visible. Given: only what matches one of these, so an empty list shows nothing.
     pub allow: Option<Vec<String>>,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, Request, Response, StatusCode};
@@ -30,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::settings::{AdminSettings, HttpSettings};
-use crate::gateway::{Gateway, Status};
+use crate::gateway::{Current, Status};
 use crate::telemetry::metrics;
 use crate::upstream::http::Guard;
 
@@ -64,17 +65,22 @@ struct Told<'a> {
     uptime_ms: u64,
     /// Whether each server had its chance to list.
     ready: bool,
+    /// Why the configuration as it is now is not in force: then an older one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_fault: Option<String>,
     #[serde(flatten)]
     status: Status,
 }
 
 /// Who is looked at.
 pub(super) struct Subject {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Current>,
     /// `run` or `serve`.
     pub(super) front: &'static str,
     /// Where hosts reach it.
     pub(super) address: Option<String>,
+    /// Why the last configuration is not in force.
+    pub(super) fault: Arc<ArcSwapOption<String>>,
 }
 
 struct Admin {
@@ -266,7 +272,7 @@ impl Admin {
         if head.method != Method::GET && head.method != Method::HEAD {
             return text(StatusCode::METHOD_NOT_ALLOWED, "GET only");
         }
-        let gateway = &self.subject.gateway;
+        let gateway = self.subject.gateway.now();
         match (head.uri.path(), listener) {
             ("/healthz", _) => text(StatusCode::OK, "alive"),
             ("/readyz", _) => match (gateway.is_settled(), gateway.missing()) {
@@ -283,7 +289,7 @@ impl Admin {
                 let key = path.trim_start_matches("/logs/");
                 let wanted = head.uri.query().and_then(|query| query.strip_prefix("lines="));
                 let count = wanted.and_then(|count| count.parse().ok()).unwrap_or(LINES).min(MAX_LINES);
-                match gateway.servers().iter().find(|server| server.key().as_str() == key) {
+                match gateway.servers().find(|server| server.key().as_str() == key) {
                     Some(server) => {
                         json(&serde_json::json!({ "pid": std::process::id(), "lines": server.last_lines(count) }))
                     }
@@ -295,14 +301,16 @@ impl Admin {
     }
 
     fn told(&self) -> Told<'_> {
+        let gateway = self.subject.gateway.now();
         Told {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
             front: self.subject.front,
             address: self.subject.address.as_deref(),
             uptime_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            ready: self.subject.gateway.is_settled(),
-            status: self.subject.gateway.status(),
+            ready: gateway.is_settled(),
+            config_fault: self.subject.fault.load_full().map(|fault| fault.to_string()),
+            status: gateway.status(),
         }
     }
 }

@@ -12,12 +12,12 @@ use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Daemon;
 use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
-use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, ProfileSettings, Settings};
+use super::{Daemon, Reload};
+use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, Settings};
 use crate::gateway::{LIST_DEADLINE, Pace};
-use crate::upstream::http::{self, Limits};
+use crate::upstream::http::{self, Entrance, Limits};
 
 /// The longest that running requests hold up the end. Shorter than `TimeoutStopSec=` of our unit by what the servers
 /// need after it.
@@ -28,6 +28,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub async fn serve_http(
     settings: Settings,
     inherited: Inherited,
+    reload: Reload,
     announce: impl FnOnce(&str),
 ) -> anyhow::Result<Ended> {
     let listener = listen(inherited, settings.http.listen).await?;
@@ -41,14 +42,13 @@ pub async fn serve_http(
             http.listen
         );
     }
-    let profiles = settings.profiles.clone();
     let daemon = Daemon::start(settings)?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/mcp", http.listen);
     announce(&address);
     daemon.show("serve", Some(address));
     tokio::select! {
-        ended = serve(daemon, listener, &http, &auth, &profiles) => ended,
+        ended = serve(daemon, listener, (&http, &auth), reload) => ended,
         never = systemd::beat() => match never {},
     }
 }
@@ -66,19 +66,18 @@ async fn listen(inherited: Inherited, address: SocketAddr) -> anyhow::Result<Tcp
 async fn serve(
     daemon: Daemon,
     listener: TcpListener,
-    settings: &HttpSettings,
-    auth: &AuthSettings,
-    profiles: &[ProfileSettings],
+    settings: (&HttpSettings, &AuthSettings),
+    reload: Reload,
 ) -> anyhow::Result<Ended> {
     let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
-    let told = signals::watch(stop.clone(), Some(hurry.clone()), &daemon.tasks);
-    let gateway = Arc::clone(&daemon.gateway);
+    let told = signals::watch(stop.clone(), Some(hurry.clone()), false, &daemon.tasks);
+    let gateway = daemon.gateway();
     let stopping = stop.clone();
     daemon.tasks.spawn(async move {
         tokio::select! {
             // Servers that take longer do not hold up those that are there (LST-1).
             _ = timeout(LIST_DEADLINE, gateway.settle()) => {
-                let serving = format!("serving {} servers", gateway.servers().len());
+                let serving = format!("serving {} servers", gateway.servers().count());
                 systemd::tell(&[NotifyState::Ready, NotifyState::Status(&serving)]);
             }
             () = stopping.cancelled() => {}
@@ -86,9 +85,10 @@ async fn serve(
         stopping.cancelled().await;
         systemd::tell(&[NotifyState::Stopping]);
     });
-    let gateway = Arc::clone(&daemon.gateway);
-    let limits = Limits::default();
-    let serving = http::serve(limits, gateway, listener, settings, auth, profiles, &stop, &daemon.tasks);
+    let (gateway, limits) = (Arc::clone(&daemon.current), Limits::default());
+    let entrance = Entrance::new(settings, settings.0.listen, limits.keys.clone(), &stop, &daemon.tasks);
+    daemon.reload(reload, Some(Arc::clone(&entrance)), &stop);
+    let serving = http::serve(limits, gateway, listener, settings.0, entrance, &stop, &daemon.tasks);
     let served = tokio::select! {
         served = serving => served,
         () = hurry.cancelled() => Ok(()),

@@ -5,6 +5,7 @@
 
 mod admin;
 mod http;
+mod reload;
 mod signals;
 mod systemd;
 
@@ -12,20 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use arc_swap::ArcSwapOption;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::settings::{AdminSettings, HttpSettings, Settings};
-use crate::gateway::{EraMemory, Gateway, Pace, Processes};
+use crate::gateway::{Current, EraMemory, Gateway, Pace, Processes};
 use crate::ident::Principal;
+use crate::policy::RulesError;
 use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
+use crate::upstream::http::Entrance;
 use crate::upstream::stdio;
 
-use admin::Subject;
 pub use admin::ask;
 pub use http::serve_http;
+use reload::Fixed;
+pub use reload::{Fresh, Reload};
 pub use signals::Ended;
 pub use systemd::Inherited;
 
@@ -37,11 +42,14 @@ const WRITING: Duration = Duration::from_secs(1);
 
 /// A gateway with its servers, and everything that runs for it.
 pub struct Daemon {
-    gateway: Arc<Gateway>,
+    current: Arc<Current>,
     tasks: TaskTracker,
     keeper: Option<Keeper>,
     admin: (AdminSettings, HttpSettings),
-    /// No operator looks any more.
+    fixed: Fixed,
+    /// Why the last configuration is not in force.
+    fault: Arc<ArcSwapOption<String>>,
+    /// No operator looks any more, and nothing is loaded.
     closed: CancellationToken,
 }
 
@@ -51,29 +59,36 @@ impl Daemon {
     pub fn start(settings: Settings) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
         let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
-        let memory = EraMemory::at(settings.gateway.state.join("eras"));
+        let (memory, fixed) = (EraMemory::at(settings.gateway.state.join("eras")), Fixed::of(&settings));
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit).map_err(|faults| {
-            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}", lines.join("\n"))
-        })?;
-        Ok(Self { gateway, tasks, keeper, admin, closed: CancellationToken::new() })
+        let current = Current::start(settings, connect, &memory, &tasks, audit)
+            .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
+        let (fault, closed) = (Arc::default(), CancellationToken::new());
+        Ok(Self { current, tasks, keeper, admin, fixed, fault, closed })
     }
 
-    /// The gateway.
-    pub fn gateway(&self) -> &Arc<Gateway> {
-        &self.gateway
+    /// The gateway that is in force.
+    pub fn gateway(&self) -> Arc<Gateway> {
+        self.current.now()
     }
 
     /// Lets operators look at it until it has stopped: as this front, at this address.
     fn show(&self, front: &'static str, address: Option<String>) {
-        let subject = Subject { gateway: Arc::clone(&self.gateway), front, address };
+        let (gateway, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
+        let subject = admin::Subject { gateway, front, address, fault };
         admin::open((&self.admin.0, &self.admin.1), subject, &self.closed, &self.tasks);
+    }
+
+    /// Has the configuration loaded anew when it changes or HUP comes, until `stop`; by `entrance`, too, where there is one.
+    fn reload(&self, reload: Reload, entrance: Option<Arc<Entrance>>, stop: &CancellationToken) {
+        let (current, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
+        let subject = reload::Subject { current, entrance, fixed: self.fixed.clone(), fault };
+        reload::watch(subject, reload, stop.clone(), &self.tasks);
     }
 
     /// Stops all servers, so that no process of theirs is left.
     pub async fn stop(self, pace: Pace) {
-        self.gateway.stop(pace);
+        self.current.stop(pace);
         self.closed.cancel();
         self.tasks.close();
         if timeout(pace.input + pace.term * 2 + SLACK, self.tasks.wait()).await.is_err() {
@@ -88,21 +103,24 @@ impl Daemon {
     }
 
     /// Serves one host until it leaves or we are told to; then all is stopped.
-    pub async fn serve(self, channel: Channel, principal: Principal) -> Ended {
+    pub async fn serve(self, channel: Channel, principal: Principal, reload: Option<Reload>) -> Ended {
         self.show("run", None);
         let stop = CancellationToken::new();
-        let told = signals::watch(stop.clone(), None, &self.tasks);
-        let front = stdio::serve_as(Arc::clone(&self.gateway), principal, channel, &stop, &self.tasks).await;
+        let told = signals::watch(stop.clone(), None, reload.is_none(), &self.tasks);
+        if let Some(reload) = reload {
+            self.reload(reload, None, &stop);
+        }
+        let front = stdio::serve_as(Arc::clone(&self.current), principal, channel, &stop, &self.tasks).await;
         stop.cancel();
         // Servers go first, so that calls still running end with an error that the host may still read.
-        self.gateway.stop(Pace::SWIFT);
+        self.current.stop(Pace::SWIFT);
         tokio::join!(front.finish(), self.stop(Pace::SWIFT));
         told.how()
     }
 }
 
 /// Serves the host on our standard streams; who it is says the token of this installation, not the host.
-pub async fn serve_stdio(settings: Settings, principal: Principal) -> anyhow::Result<Ended> {
+pub async fn serve_stdio(settings: Settings, principal: Principal, reload: Reload) -> anyhow::Result<Ended> {
     let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
-    Ok(Daemon::start(settings)?.serve(channel, principal).await)
+    Ok(Daemon::start(settings)?.serve(channel, principal, Some(reload)).await)
 }

@@ -26,8 +26,14 @@ impl Told {
     }
 }
 
-/// Cancels `stop` at TERM, HUP and INT, and `hurry` at the next of them; ends when whichever is due next is cancelled.
-pub(super) fn watch(stop: CancellationToken, hurry: Option<CancellationToken>, tasks: &TaskTracker) -> Told {
+/// Cancels `stop` at TERM and INT, and at HUP where that does not mean something else; `hurry` at the next of them. Ends
+/// when whichever is due next is cancelled.
+pub(super) fn watch(
+    stop: CancellationToken,
+    hurry: Option<CancellationToken>,
+    hangup_ends: bool,
+    tasks: &TaskTracker,
+) -> Told {
     let interrupted = Arc::new(AtomicBool::new(false));
     let told = Told(Arc::clone(&interrupted));
     tasks.spawn(async move {
@@ -39,7 +45,7 @@ pub(super) fn watch(stop: CancellationToken, hurry: Option<CancellationToken>, t
         for due in std::iter::once(stop).chain(hurry) {
             tokio::select! {
                 _ = term.recv() => {}
-                _ = hangup.recv() => {}
+                _ = hangup.recv(), if hangup_ends => {}
                 _ = interrupt.recv() => interrupted.store(true, Ordering::Release),
                 // Somebody else ends us; there may still be a person who wants it faster.
                 () = due.cancelled() => continue,

@@ -35,6 +35,14 @@ pub(super) fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
+/// Tells it that another configuration is being loaded (`Type=notify-reload`); ready is told when that is done.
+pub(super) fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::debug!(%error, "the time is not known"),
+    }
+}
+
 /// Tells it again and again that we are alive, twice in the time that it waits for that. Runs where the work is done:
 /// when that stands still, so does this.
 pub(super) async fn beat() -> Infallible {

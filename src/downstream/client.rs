@@ -149,6 +149,7 @@ pub(super) struct Client {
 #[derive(Clone)]
 pub(super) struct Ground {
     pub(super) index: usize,
+    pub(super) serial: u64,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
@@ -189,8 +190,9 @@ impl Client {
             resources: Singles::default(),
             watched_tasks: Singles::default(),
         });
-        let Ground { index, connect, memory, events, apart, tasks, .. } = ground;
-        let actor = Actor { index, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
+        let Ground { index, serial, connect, memory, events, apart, tasks, .. } = ground;
+        let actor =
+            Actor { index, serial, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
         tasks.spawn(actor.run());
         server
     }
@@ -333,6 +335,7 @@ impl Client {
 
 struct Actor {
     index: usize,
+    serial: u64,
     server: Arc<Client>,
     connect: Arc<dyn Connect>,
     memory: EraMemory,
@@ -463,7 +466,7 @@ impl Actor {
             return;
         }
         // Nobody listens any more only when all is being stopped.
-        let _ = self.events.send(Event { server: self.index, listing }).await;
+        let _ = self.events.send(Event { server: self.index, serial: self.serial, listing }).await;
     }
 
     async fn say_apart(&self, change: Change) {

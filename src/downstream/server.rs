@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ use crate::transport::upward::Upward;
 pub struct Event {
     /// Which server, by its place in the settings.
     pub server: usize,
+    /// Which of those that had this place one after the other; see [`Server::serial`].
+    pub serial: u64,
     /// What it lists.
     pub listing: Listing,
 }
@@ -243,10 +245,19 @@ impl Server {
         news: News,
         tasks: &TaskTracker,
     ) -> Arc<Self> {
+        static SERIALS: AtomicU64 = AtomicU64::new(1);
         let News { events, apart } = news;
         let settings = Arc::new(settings);
-        let ground =
-            Ground { index, settings: Arc::clone(&settings), connect, memory, events, apart, tasks: tasks.clone() };
+        let ground = Ground {
+            index,
+            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            settings: Arc::clone(&settings),
+            connect,
+            memory,
+            events,
+            apart,
+            tasks: tasks.clone(),
+        };
         let base = Client::run(&ground, Lease::default());
         // The others tell of nothing; and whoever follows the events waits until no sender of them is left.
         let (events, _) = mpsc::channel(1);
@@ -266,6 +277,11 @@ impl Server {
     /// Its place in the settings.
     pub fn index(&self) -> usize {
         self.ground.index
+    }
+
+    /// Its own number: another server in its place has another one.
+    pub fn serial(&self) -> u64 {
+        self.ground.serial
     }
 
     /// Its key.

@@ -88,6 +88,11 @@ impl Audiences {
         Arc::new(Self { servers, lists, known: Mutex::default(), by_session, tasks })
     }
 
+    /// Those that are there, with their places.
+    fn servers(&self) -> impl Iterator<Item = (usize, &Arc<Server>)> {
+        self.servers.iter().enumerate().filter(|(server, _)| !self.lists.places()[*server].gone)
+    }
+
     fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Audience>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,8 +122,7 @@ impl Audiences {
 
     /// Whether any server may list something else to this caller than to all.
     fn lists_apart(&self, caller: &Caller) -> bool {
-        let mut servers = self.servers.iter().enumerate();
-        servers.any(|(index, server)| server.lists_apart(&self.lists.granted(caller, index)))
+        self.servers().any(|(index, server)| server.lists_apart(&self.lists.granted(caller, index)))
     }
 
     /// The same; begun where nothing was. Nothing for who sees what all see.
@@ -208,7 +212,7 @@ impl Audiences {
     fn has_settled(&self, audience: &Audience, profile: usize, which: &dyn Fn(usize) -> bool) -> bool {
         let view = self.lists.show(self.lists.sight(&audience.who.principal, profile));
         let own = audience.own();
-        self.servers.iter().enumerate().all(|(server, its)| {
+        self.servers().all(|(server, its)| {
             own[server].settled
                 || !which(server)
                 || !view.shows(server)
@@ -241,7 +245,7 @@ impl Audiences {
 
     /// Has the servers list whose lists for this audience are not known or old.
     fn look(self: &Arc<Self>, audience: &Arc<Audience>) {
-        for (index, server) in self.servers.iter().enumerate() {
+        for (index, server) in self.servers() {
             let caller = self.lists.granted(&audience.caller, index);
             if !server.lists_apart(&caller) {
                 continue;

@@ -479,7 +479,7 @@ impl Gateway {
         let held = async {
             let source = server.source_for(&self.lists.granted(caller, route.server)).await?;
             let place = (route.server, Topic::Resource, &*route.native);
-            self.subscriptions.subscribe(place, source, (sight, uri), updates).await
+            self.subscriptions.subscribe(place, source, (caller, uri), updates).await
         };
         held.await.map_err(|fault| Failure::of_server(server.key(), &fault))
     }

@@ -68,6 +68,17 @@ impl Learned {
         table.order.push_back(uri);
     }
 
+    /// A server is there no more, and owns nothing.
+    pub(super) fn forget(&self, server: usize) {
+        for table in self.tables().values_mut() {
+            let of_others = |owner: &Option<usize>| *owner != Some(server);
+            table.owners.retain(|_, owner| of_others(owner));
+            let Table { owners, order, bytes, .. } = table;
+            order.retain(|uri| owners.contains_key(uri));
+            *bytes = order.iter().map(|uri| uri.len()).sum();
+        }
+    }
+
     /// Whose it is.
     pub(super) fn owner(&self, principal: &Principal, uri: &str) -> Option<usize> {
         *self.tables().get(principal)?.owners.get(uri)?

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::grants::granted;
 use super::pinned::Pinned;
@@ -49,6 +50,10 @@ const KEPT_FOR: Duration = Duration::from_secs(300);
 /// A server's place in naming.
 pub(super) struct Place {
     pub(super) key: ServerKey,
+    /// Which server has it; see [`crate::downstream::Server::serial`].
+    pub(super) serial: u64,
+    /// The configuration has it no more.
+    pub(super) gone: bool,
     pub(super) prefix: String,
     /// It is reached by HTTP.
     pub(super) http: bool,
@@ -139,7 +144,7 @@ impl Seen {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Part {
     lists: [OneList; 4],
     /// Its own, as it said them, and as far as they may be shown.
@@ -149,6 +154,16 @@ struct Part {
 }
 
 impl Part {
+    /// What is known at first of the server in a place: what it listed before, where it is the same one.
+    fn of(place: &Place, server: usize, before: Option<&Lists>) -> Self {
+        if place.gone {
+            let nothing = OneList { settled: true, ..OneList::default() };
+            return Self { lists: std::array::from_fn(|_| nothing.clone()), ..Self::default() };
+        }
+        let same = before.filter(|before| before.places.get(server).is_some_and(|old| old.serial == place.serial));
+        same.map(|before| before.parts()[server].clone()).unwrap_or_default()
+    }
+
     /// What may be shown of what it said, by its pins.
     fn pin(&mut self, pins: &Pinned, server: usize) {
         let [said, shown] = &mut self.instructions;
@@ -158,7 +173,7 @@ impl Part {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct OneList {
     /// As it was listed.
     live: Option<Arc<catalog::Part>>,
@@ -232,6 +247,11 @@ pub struct ItemList {
     pub fingerprint: Fingerprint,
 }
 
+/// How many servers have had their chance to list, by kind.
+fn settled(parts: &[Part]) -> [usize; 4] {
+    Kind::ALL.map(|kind| parts.iter().filter(|part| part.lists[kind.index()].settled).count())
+}
+
 /// What came of an event.
 #[derive(Default)]
 struct Taken {
@@ -248,9 +268,11 @@ impl Lists {
         policy: Arc<Policy>,
         pins: Arc<Pinned>,
         budget: usize,
+        before: Option<&Self>,
     ) -> Self {
-        let parts = places.iter().map(|_| Part::default()).collect();
-        let show = |view| Arc::new(Show::new(view, AtomicBool::new(false)));
+        let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
+        let show = |view| Arc::new(Show::new(view, AtomicBool::new(before.is_some())));
+        let settled = settled(&parts);
         Self {
             places,
             pins,
@@ -262,9 +284,19 @@ impl Lists {
             phase: AtomicU64::new(policy.phase().number()),
             policy,
             parts: Mutex::new(parts),
-            settled: watch::Sender::new([0; 4]),
+            settled: watch::Sender::new(settled),
             deadline: OnceLock::new(),
             kept: Mutex::default(),
+        }
+    }
+
+    /// What was listed before is graded by these pins and shown as these views and rules have it.
+    pub(super) fn go_on(&self) {
+        (0..self.places.len()).filter(|server| !self.places[*server].gone).for_each(|server| self.pin_again(server));
+        for sight in (0..self.profiles).map(Sight) {
+            // What is there already is no change.
+            let seen = Seen::of(&self.catalogue(sight));
+            self.shows.load()[sight.0].changes.send_replace(seen);
         }
     }
 
@@ -272,12 +304,12 @@ impl Lists {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what servers list, until all of them are gone; `updated` is told of single resources, `tasks` of tasks,
+    /// Takes in what servers list, until `ended`; `updated` is told of single resources, `tasks` of tasks,
     /// `pins_changed` of servers whose pins say something else now, `look_again` of what is listed to some hosts alone and is another now, which `apart` says.
     pub(super) async fn follow(
         &self,
-        mut events: mpsc::Receiver<Event>,
-        mut apart: mpsc::Receiver<Apart>,
+        (events, apart): (&mut mpsc::Receiver<Event>, &mut mpsc::Receiver<Apart>),
+        ended: &CancellationToken,
         updated: impl Fn((usize, u64), &BTreeSet<String>),
         tasks: impl Fn(usize, BTreeMap<String, Bytes>),
         look_again: impl Fn(),
@@ -289,10 +321,15 @@ impl Lists {
             let at = tell.map_or_else(Instant::now, |(at, latest)| at.min(latest));
             let turn = self.policy.next_phase().map(|left| Instant::now() + left);
             tokio::select! {
+                () = ended.cancelled() => return,
                 event = events.recv() => {
                     let Some(event) = event else { return };
+                    // One that another has taken the place of has nothing to say.
+                    if self.places[event.server].serial != event.serial {
+                        continue;
+                    }
                     let event = match event {
-                        Event { server, listing: Listing::Tasks(told) } => {
+                        Event { server, listing: Listing::Tasks(told), .. } => {
                             tasks(server, told);
                             continue;
                         }
@@ -395,7 +432,7 @@ impl Lists {
         for kind in kinds {
             part.lists[kind.index()].settled = true;
         }
-        let settled = Kind::ALL.map(|kind| parts.iter().filter(|part| part.lists[kind.index()].settled).count());
+        let settled = settled(&parts);
         if taken.changed {
             self.version.fetch_add(1, Ordering::AcqRel);
             self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
@@ -621,7 +658,8 @@ impl Lists {
         let view = self.show(sight);
         // A server that never listed may do so at any time: then nothing holds.
         let parts = self.parts();
-        let shown = parts.iter().enumerate().filter(|(server, _)| view.shows(*server));
+        let is_shown = |server: usize| view.shows(server) && !self.places[server].gone;
+        let shown = parts.iter().enumerate().filter(|(server, _)| is_shown(*server));
         let until = shown.map(|(_, part)| part.lists[kind.index()].until).min().flatten();
         let holds = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now)).min(MAX_TTL);
         // Then other rules hold.
@@ -673,7 +711,8 @@ impl Lists {
     pub(super) fn offers(&self, sight: Sight) -> Vec<Option<Offers>> {
         let view = self.show(sight);
         let parts = self.parts();
-        (0..parts.len()).filter(|&server| view.shows(server)).map(|server| parts[server].offers[1].clone()).collect()
+        let shown = (0..parts.len()).filter(|&server| view.shows(server) && !self.places[server].gone);
+        shown.map(|server| parts[server].offers[1].clone()).collect()
     }
 
     /// What a server offers, when it has said so.
@@ -698,9 +737,12 @@ impl Lists {
     pub(super) fn instructions(&self, sight: Sight, own: Option<&str>) -> String {
         let view = self.show(sight);
         let mut text = own.unwrap_or_default().trim_end().to_owned();
-        for (_, (part, place)) in
-            self.parts().iter().zip(&self.places).enumerate().filter(|(server, _)| view.shows(*server))
-        {
+        let parts = self.parts();
+        let mut shown: Vec<_> =
+            parts.iter().zip(&self.places).enumerate().filter(|(server, _)| view.shows(*server)).collect();
+        // Whenever it was that each of them came.
+        shown.sort_by(|(_, (_, a)), (_, (_, b))| a.key.cmp(&b.key));
+        for (_, (part, place)) in shown {
             let Some(theirs) = part.instructions[1].as_deref().map(str::trim).filter(|theirs| !theirs.is_empty())
             else {
                 continue;

@@ -5,6 +5,7 @@
 
 mod audiences;
 mod bridge;
+mod current;
 mod fault;
 mod grants;
 mod invoke;
@@ -19,17 +20,15 @@ mod status;
 mod subscriptions;
 mod tasks;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
 pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, State};
 pub use bridge::Input;
+pub use current::{Changes, Current, Reloaded};
 pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
@@ -40,162 +39,73 @@ pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 
 use crate::caller::Caller;
-use crate::catalog::View;
-use crate::config::settings::{Reach, ServerSettings, Settings};
-use crate::downstream::{News, Server};
-use crate::ident::{Kind, Principal, ServerKey};
+use crate::config::settings::GatewaySettings;
+use crate::downstream::Server;
+use crate::ident::Principal;
 use crate::pins::observed::Observed;
-use crate::policy::{Clock, Policy, RulesError};
+use crate::policy::Policy;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
 use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
-use lists::{Lists, Place};
-use pinned::{Guarded, Pinned};
+use lists::Lists;
+use pinned::Pinned;
 use seal::Seal;
-use subscriptions::{Below, Subscriptions};
+use subscriptions::Subscriptions;
 
-/// Events of servers that wait to be taken in.
-const EVENTS: usize = 64;
-
-/// The time as policy counts it: since 1970, and never turned back. A machine that slept is not behind: of the two clocks
-/// that we have, the one that went further is believed.
-fn clock() -> Clock {
-    let (wall, began) = (SystemTime::now(), tokio::time::Instant::now());
-    let unix = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let last = AtomicU64::new(0);
-    let real = std::time::Instant::now();
-    // Rules by the hour follow the machine's clock wherever it is set; what a test adds is the difference.
-    let calendar = move || {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now + began.elapsed().saturating_sub(real.elapsed())
-    };
-    let clock = Clock::new(move || {
-        let passed = began.elapsed().max(wall.elapsed().unwrap_or_default());
-        let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
-        unix + Duration::from_nanos(last.fetch_max(passed, Ordering::Relaxed).max(passed))
-    });
-    clock.with_calendar(calendar)
-}
-
-/// The gateway: all servers, what they list, and the way of a call.
+/// The gateway of one configuration: its servers, what they list, and the way of a call. Another configuration is another
+/// one ([`Current::reload`]); what outlives both is [`Lasting`].
 pub struct Gateway {
+    /// Another one for each configuration.
+    number: u64,
+    /// By place: that of a key is the same for as long as the process runs.
     servers: Vec<Arc<Server>>,
+    /// Which of them the configuration has no more.
+    gone: Box<[bool]>,
+    /// Which of them it is not ready without.
+    required: Box<[bool]>,
     lists: Arc<Lists>,
     audiences: Arc<Audiences>,
     policy: Arc<Policy>,
     instructions: Option<String>,
-    seal: Seal,
-    bridge: Bridge,
-    learned: Learned,
+    seal: Arc<Seal>,
+    bridge: Arc<Bridge>,
+    learned: Arc<Learned>,
     subscriptions: Arc<Subscriptions>,
     audit: Option<Arc<Audit>>,
     metrics: Metrics,
-    /// Names of the profiles.
-    profiles: Box<[String]>,
+    /// Names of the profiles, by place, and which of them are gone.
+    profiles: Box<[(String, bool)]>,
     pins: Arc<Pinned>,
-    /// Ends what looks at the lock.
+    /// What seals are made of.
+    settings: GatewaySettings,
+    /// Ends what looks at the lock and at what servers list.
     ended: CancellationToken,
+    /// Servers that nobody has any more when this is dropped, and the gateway that took its place: that one is not dropped
+    /// before, as this one's servers may be its own.
+    last_had: OnceLock<(Vec<Arc<Server>>, Arc<Gateway>)>,
 }
 
 impl Gateway {
-    /// Starts all servers. Their actors, and whatever they start, belong to `tasks`.
-    pub fn start(
-        settings: Settings,
-        connect: Arc<dyn Connect>,
-        memory: &EraMemory,
-        tasks: &TaskTracker,
-    ) -> Result<Arc<Self>, Vec<RulesError>> {
-        Self::start_with(settings, connect, memory, tasks, None)
+    /// The servers, by their places; those that are gone left out.
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.iter().zip(&self.gone).filter(|(_, gone)| !**gone).map(|(server, _)| server)
     }
 
-    /// The same, and every decision is written down there.
-    pub fn start_with(
-        settings: Settings,
-        connect: Arc<dyn Connect>,
-        memory: &EraMemory,
-        tasks: &TaskTracker,
-        audit: Option<Arc<Audit>>,
-    ) -> Result<Arc<Self>, Vec<RulesError>> {
-        let policy = Arc::new(Policy::compile(&settings, &clock())?);
-        let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
-        let views = settings.profiles.iter().map(|profile| View::compile(profile, &keys));
-        let views = views.collect::<Result<Vec<_>, _>>()?;
-        let place = |server: &ServerSettings| Place {
-            key: server.key.clone(),
-            prefix: server.prefix.clone(),
-            http: matches!(server.reach, Ok(Reach::Remote(_))),
-            overrides: server.overrides.clone(),
-        };
-        let places = settings.servers.iter().map(place).collect();
-        let profiles = settings.profiles.iter().map(|profile| profile.name.clone()).collect();
-        let pins = Arc::new(Pinned::new(&settings));
-        policy.approve(pins.approved());
-        let connect: Arc<dyn Connect> = Arc::new(Guarded { inner: connect, pins: Arc::clone(&pins) });
-        let budget = settings.gateway.name_budget;
-        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget));
-        let seal = Seal::new(&settings.gateway);
-        let subscriptions = Arc::new(Subscriptions::new(tasks.clone()));
-        let (events, told) = mpsc::channel(EVENTS);
-        let (apart, told_apart) = mpsc::channel(EVENTS);
-        let servers: Vec<_> = settings
-            .servers
-            .into_iter()
-            .enumerate()
-            .map(|(n, server)| {
-                let news = News { events: events.clone(), apart: apart.clone() };
-                Server::run(n, server, Arc::clone(&connect), memory.clone(), news, tasks)
-            })
-            .collect();
-        let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), tasks.clone());
-        let looking = Arc::clone(&audiences);
-        let stop = CancellationToken::new();
-        let relisted = servers.clone();
-        pins.watch(tasks, stop.clone(), move |server| relisted[server].relist());
-        let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
-        tasks.spawn(async move {
-            let spell = |server, sight, native: &str, below| {
-                visible.exposes(following.show(sight).class(), server, Kind::Resource, native).ok()?;
-                let catalogue = following.catalogue(sight);
-                let exposed = catalogue.expose_uri(server, native);
-                // One that no list and no template of the server has may be known to another principal alone (INV-6).
-                let owner = |_: &str| (below == Below::Named).then_some(server);
-                let route = catalogue.resolve_uri(&exposed, owner)?;
-                (route.server == server && route.native == native).then(|| Arc::from(&*exposed))
-            };
-            let updated = |(server, source), natives: &_| {
-                let spell = |sight, native: &str, below| spell(server, sight, native, below);
-                telling.updated((server, source), natives, spell);
-            };
-            let tell_tasks = |server, tasks| telling.tasks(server, tasks);
-            following
-                .follow(told, told_apart, updated, tell_tasks, || looking.look_again(), |n| looking.look_anew(n))
-                .await;
-        });
-        let instructions = settings.gateway.instructions;
-        let (bridge, learned) = (Bridge::new(tasks), Learned::default());
-        Ok(Arc::new(Self {
-            servers,
-            lists,
-            audiences,
-            policy,
-            instructions,
-            seal,
-            bridge,
-            learned,
-            subscriptions,
-            audit,
-            metrics: Metrics::new(&keys),
-            profiles,
-            pins,
-            ended: stop,
-        }))
+    /// Whether these settings seal as this gateway does.
+    fn sealed_by(&self, settings: &GatewaySettings) -> bool {
+        (&self.settings.seal_key, &self.settings.state) == (&settings.seal_key, &settings.state)
     }
 
-    /// The servers, in the order of the settings.
-    pub fn servers(&self) -> &[Arc<Server>] {
-        &self.servers
+    /// The place of a server.
+    fn place_of(&self, key: &str) -> Option<usize> {
+        self.servers().find(|server| server.key().as_str() == key).map(|server| server.index())
+    }
+
+    /// The place of a profile.
+    pub fn profile(&self, name: &str) -> Option<usize> {
+        self.profiles.iter().position(|(known, gone)| known == name && !gone)
     }
 
     /// What a principal sees through a profile.
@@ -220,7 +130,7 @@ impl Gateway {
 
     /// Waits until every server has listed or failed, without the hosts' deadline but with each server's own.
     pub async fn settle(&self) {
-        let longest = self.servers.iter().map(|server| server.settings().timeouts.start * 2).max();
+        let longest = self.servers().map(|server| server.settings().timeouts.start * 2).max();
         let deadline = tokio::time::Instant::now() + longest.unwrap_or_default();
         self.lists.settle_until(deadline).await;
     }
@@ -273,6 +183,15 @@ impl Gateway {
         self.ended.cancel();
         for server in &self.servers {
             server.stop(pace);
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // The last request that began before the reload has ended.
+        for server in self.last_had.get().into_iter().flat_map(|(servers, _)| servers) {
+            server.stop(Pace::CALM);
         }
     }
 }

@@ -60,7 +60,7 @@ struct Site {
     settings: PinSettings,
     launch: Option<Hash>,
     reference: Option<Reference>,
-    now: Mutex<Now>,
+    now: Arc<Mutex<Now>>,
     /// It is enforced, and nothing of it is served.
     closed: AtomicBool,
 }
@@ -80,23 +80,37 @@ struct Now {
 
 impl Site {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_now(&self.now)
     }
 }
 
+fn lock_now(now: &Mutex<Now>) -> MutexGuard<'_, Now> {
+    now.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Pinned {
-    pub(super) fn new(settings: &Settings) -> Self {
+    /// The pins of these servers; of those that `before` had, in the same places, what was seen is known.
+    pub(super) fn new(settings: &Settings, before: Option<&Self>) -> Self {
         let lock = Lock::read(&settings.pins.lock);
-        let site = |server: &ServerSettings| Site {
-            key: server.key.clone(),
-            settings: server.pin.clone(),
-            launch: launch_hash(server),
-            reference: server.reach.as_ref().ok().map(reference),
-            now: Mutex::default(),
-            closed: AtomicBool::new(false),
+        let site = |(at, server): (usize, &ServerSettings)| {
+            let launch = launch_hash(server);
+            let old = before.and_then(|before| before.sites.get(at));
+            let same = old.filter(|old| old.key == server.key && old.launch == launch);
+            let now = same.map(|old| Arc::clone(&old.now)).unwrap_or_default();
+            // What is not as reviewed is told again: other settings may hold.
+            lock_now(&now).told.clear();
+            Site {
+                key: server.key.clone(),
+                settings: server.pin.clone(),
+                launch,
+                reference: server.reach.as_ref().ok().map(reference),
+                now,
+                closed: AtomicBool::new(false),
+            }
         };
+        let generation = before.map_or(0, |before| before.generation.load(Ordering::Acquire) + 1);
         let pinned = Self {
-            sites: settings.servers.iter().map(site).collect(),
+            sites: settings.servers.iter().enumerate().map(site).collect(),
             path: settings.pins.lock.clone(),
             recheck: settings.pins.recheck,
             observe: settings.pins.observe,
@@ -104,7 +118,7 @@ impl Pinned {
             lock: ArcSwap::from_pointee(lock),
             dirty: Mutex::default(),
             changed: Notify::new(),
-            generation: AtomicU64::new(0),
+            generation: AtomicU64::new(generation),
         };
         if let Err(fault) = &**pinned.lock.load()
             && !pinned.observe
@@ -724,7 +738,8 @@ fn announced(introduction: &Introduction, instructions: Option<&str>) -> Announc
 /// A way to servers that asks the pins before anything is started.
 pub(super) struct Guarded {
     pub(super) inner: Arc<dyn Connect>,
-    pub(super) pins: Arc<Pinned>,
+    /// Those that are in force.
+    pub(super) pins: Arc<ArcSwap<Pinned>>,
 }
 
 impl Connect for Guarded {
@@ -734,8 +749,9 @@ impl Connect for Guarded {
 
     fn clear<'a>(&'a self, server: &'a ServerSettings) -> Answering<'a, Result<(), String>> {
         Box::pin(async move {
-            match self.pins.index(&server.key) {
-                Some(index) => self.pins.clear(index).await?,
+            let pins = self.pins.load_full();
+            match pins.index(&server.key) {
+                Some(index) => pins.clear(index).await?,
                 None => return Err("it is not one of the servers".to_owned()),
             }
             self.inner.clear(server).await
@@ -743,11 +759,12 @@ impl Connect for Guarded {
     }
 
     fn served(&self, server: &ServerSettings, kind: Kind, pages: &[Bytes]) -> Served {
-        self.pins.index(&server.key).map(|index| self.pins.served(index, kind, pages)).unwrap_or_default()
+        let pins = self.pins.load();
+        pins.index(&server.key).map(|index| pins.served(index, kind, pages)).unwrap_or_default()
     }
 
     fn generation(&self) -> u64 {
-        self.pins.generation.load(Ordering::Acquire)
+        self.pins.load().generation.load(Ordering::Acquire)
     }
 }
 

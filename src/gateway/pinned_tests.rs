@@ -41,7 +41,7 @@ fn pinned(folder: &std::path::Path, mode: PinMode) -> Pinned {
     let mut settings = Settings::of(vec![server], folder.join("config"), telemetry);
     settings.pins.lock = lock;
     settings.gateway.state = folder.join("state");
-    Pinned::new(&settings)
+    Pinned::new(&settings, None)
 }
 
 fn part(list: &'static [u8]) -> Part {
@@ -89,7 +89,7 @@ fn t_24_snapshots_that_come_after_the_lock_are_read() {
     let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
     let mut settings = Settings::of(Vec::new(), folder.path().join("config"), telemetry);
     settings.pins.lock = folder.path().join("onegate.lock");
-    let pinned = Pinned::new(&settings);
+    let pinned = Pinned::new(&settings, None);
     assert!(pinned.is_faulty());
     assert_ne!(pinned.stamp(), before);
     std::fs::rename(&away, &there).unwrap();

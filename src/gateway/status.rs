@@ -90,7 +90,7 @@ pub struct ProfileStatus {
 impl Gateway {
     /// Where everything stands now.
     pub fn status(&self) -> Status {
-        let servers = self.servers.iter().map(|server| self.server_status(server)).collect();
+        let servers = self.servers().map(|server| self.server_status(server)).collect();
         let profiles = self.profiles_now().into_iter().map(|ProfileNow { name, items, tokens }| {
             let [tools, prompts, resources, templates] = items;
             ProfileStatus { name, tools, prompts, resources, templates, tokens }
@@ -100,12 +100,14 @@ impl Gateway {
 
     /// The numbers as text.
     pub fn numbers(&self) -> String {
-        let now = |server: &std::sync::Arc<Server>| ServerNow {
-            state: word(&server.state().borrow()),
-            restarts: server.restarts(),
-            drift: self.pin_status(server).drift,
+        let now = |(server, gone): (&std::sync::Arc<Server>, &bool)| {
+            (!gone).then(|| ServerNow {
+                state: word(&server.state().borrow()),
+                restarts: server.restarts(),
+                drift: self.pin_status(server).drift,
+            })
         };
-        let servers: Vec<_> = self.servers.iter().map(now).collect();
+        let servers: Vec<_> = self.servers.iter().zip(&self.gone).map(now).collect();
         self.metrics.render(&servers, &self.profiles_now())
     }
 
@@ -117,9 +119,9 @@ impl Gateway {
                 *server.state().borrow(),
                 State::Waiting { .. } | State::Broken { .. } | State::Disabled { .. }
             );
-            server.settings().required && (down || self.lists.unsettled(&Kind::ALL).contains(&server.index()))
+            self.required[server.index()] && (down || self.lists.unsettled(&Kind::ALL).contains(&server.index()))
         };
-        self.servers.iter().filter(is_missing).map(|server| server.key().to_string()).collect()
+        self.servers().filter(is_missing).map(|server| server.key().to_string()).collect()
     }
 
     /// Whether every server had its chance to list.
@@ -128,13 +130,16 @@ impl Gateway {
     }
 
     fn profiles_now(&self) -> Vec<ProfileNow> {
-        let now = |(profile, name): (usize, &String)| {
+        let now = |(profile, (name, gone)): (usize, &(String, bool))| {
+            if *gone {
+                return None;
+            }
             let catalogue = self.lists.catalogue(Sight(profile));
             let items = Kind::ALL.map(|kind| catalogue.entries(kind));
             let bytes = Kind::ALL.map(|kind| catalogue.list(kind, Revision::LATEST_MODERN).len());
-            ProfileNow { name: name.clone(), items, tokens: bytes.into_iter().map(estimate).sum() }
+            Some(ProfileNow { name: name.clone(), items, tokens: bytes.into_iter().map(estimate).sum() })
         };
-        self.profiles.iter().enumerate().map(now).collect()
+        self.profiles.iter().enumerate().filter_map(now).collect()
     }
 
     fn pin_status(&self, server: &Server) -> PinStatus {
@@ -172,7 +177,7 @@ impl Gateway {
             connections: server.connections(),
             retry_after_ms: wait.map(|wait| u64::try_from(wait).unwrap_or(u64::MAX)),
             last_error: why.or_else(|| server.last_error()),
-            required: server.settings().required,
+            required: self.required[server.index()],
             pins: self.pin_status(server),
         }
     }

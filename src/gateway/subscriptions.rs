@@ -11,7 +11,9 @@ use tokio::sync::{Notify, OnceCell};
 use tokio_util::task::TaskTracker;
 
 use super::Sight;
+use crate::caller::Caller;
 use crate::downstream::{Fault, Source, Topic};
+use crate::ident::Principal;
 
 /// What one stream or session holds at most (OBS-3).
 const MAX_HELD: usize = 1024;
@@ -95,6 +97,8 @@ struct Key {
 }
 
 struct Entry {
+    /// Where its server is told, and tells.
+    source: Arc<Source>,
     /// Whether the server tells of it, once it is known. Shared by all who wait for that.
     accepted: Arc<OnceCell<bool>>,
     holders: Vec<Holder>,
@@ -102,8 +106,9 @@ struct Entry {
 
 struct Holder {
     number: u64,
-    /// What its host sees.
-    sight: Sight,
+    /// Who it is, and through which profile it sees.
+    principal: Principal,
+    profile: usize,
     exposed: Arc<str>,
     updates: Weak<Updates>,
 }
@@ -122,7 +127,6 @@ pub struct Held {
     key: Key,
     number: u64,
     table: Weak<Mutex<Table>>,
-    source: Arc<Source>,
     tasks: TaskTracker,
 }
 
@@ -136,7 +140,7 @@ impl Subscriptions {
         &self,
         (server, topic, native): (usize, Topic, &str),
         source: Source,
-        (sight, exposed): (Sight, &str),
+        (caller, exposed): (&Caller, &str),
         updates: &Arc<Updates>,
     ) -> Result<Option<Held>, Fault> {
         let key = Key { server, source: source.number(), topic, native: native.into() };
@@ -144,27 +148,27 @@ impl Subscriptions {
             static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
             NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
         };
-        let accepted = {
+        let (source, accepted) = {
             let mut table = lock(&self.table);
             let of_this = |holder: &&Holder| std::ptr::eq(holder.updates.as_ptr(), Arc::as_ptr(updates));
             if table.values().flat_map(|entry| &entry.holders).filter(of_this).count() >= MAX_HELD {
                 return Err(Fault::Limit(format!("{MAX_HELD} resources and tasks are subscribed to")));
             }
-            let entry =
-                table.entry(key.clone()).or_insert_with(|| Entry { accepted: Arc::default(), holders: Vec::new() });
-            entry.holders.push(Holder { number, sight, exposed: exposed.into(), updates: Arc::downgrade(updates) });
-            Arc::clone(&entry.accepted)
+            let new = || Entry { source: Arc::new(source), accepted: Arc::default(), holders: Vec::new() };
+            let entry = table.entry(key.clone()).or_insert_with(new);
+            entry.holders.push(Holder {
+                number,
+                principal: caller.principal.clone(),
+                profile: caller.profile,
+                exposed: exposed.into(),
+                updates: Arc::downgrade(updates),
+            });
+            (Arc::clone(&entry.source), Arc::clone(&entry.accepted))
         };
         // From here on dropping it gives the place back, also when this future is dropped.
-        let held = Held {
-            key,
-            number,
-            table: Arc::downgrade(&self.table),
-            source: Arc::new(source),
-            tasks: self.tasks.clone(),
-        };
+        let held = Held { key, number, table: Arc::downgrade(&self.table), tasks: self.tasks.clone() };
         let native = Arc::clone(&held.key.native);
-        let accepted = accepted.get_or_try_init(|| held.source.want(topic, native)).await?;
+        let accepted = accepted.get_or_try_init(|| source.want(topic, native)).await?;
         Ok(accepted.then_some(held))
     }
 
@@ -176,15 +180,20 @@ impl Subscriptions {
         &self,
         (server, source): (usize, u64),
         natives: &BTreeSet<String>,
+        sight_of: impl Fn(&Principal, usize) -> Sight,
         spell: impl Fn(Sight, &str, Below) -> Option<Arc<str>>,
     ) {
         let is_of_server = |key: &Key| (key.server, key.source) == (server, source) && key.topic == Topic::Resource;
         // By sight, before the table is held: a spelling may need a catalogue to be built.
-        let sights: BTreeSet<Sight> = {
+        let holders: Vec<(u64, Principal, usize)> = {
             let table = lock(&self.table);
             let of_server = table.iter().filter(|(key, _)| is_of_server(key));
-            of_server.flat_map(|(_, entry)| entry.holders.iter().map(|holder| holder.sight)).collect()
+            let who = |holder: &Holder| (holder.number, holder.principal.clone(), holder.profile);
+            of_server.flat_map(|(_, entry)| entry.holders.iter().map(who)).collect()
         };
+        let sight_of: HashMap<u64, Sight> =
+            holders.iter().map(|(number, principal, profile)| (*number, sight_of(principal, *profile))).collect();
+        let sights: BTreeSet<Sight> = sight_of.values().copied().collect();
         for native in natives {
             let spelled: HashMap<(Sight, Below), Arc<str>> = sights
                 .iter()
@@ -195,7 +204,9 @@ impl Subscriptions {
             let exact = table.get(&Key { server, source, topic: Topic::Resource, native: native.as_str().into() });
             if let Some(entry) = exact {
                 // Who may not see it any more is not told of it either.
-                let may = |holder: &&Holder| spelled.contains_key(&(holder.sight, Below::Named));
+                let may = |holder: &&Holder| {
+                    sight_of.get(&holder.number).is_some_and(|sight| spelled.contains_key(&(*sight, Below::Named)))
+                };
                 entry.holders.iter().filter(may).for_each(|holder| holder.tell(&holder.exposed));
                 continue;
             }
@@ -208,7 +219,8 @@ impl Subscriptions {
             let below = if any_above { Below::Named } else { Below::Nothing };
             for (_, entry) in of_server().filter(|(key, _)| !any_above || above(key)) {
                 for holder in &entry.holders {
-                    if let Some(exposed) = spelled.get(&(holder.sight, below)) {
+                    let exposed = sight_of.get(&holder.number).and_then(|sight| spelled.get(&(*sight, below)));
+                    if let Some(exposed) = exposed {
                         holder.tell(exposed);
                     }
                 }
@@ -218,6 +230,28 @@ impl Subscriptions {
 }
 
 impl Subscriptions {
+    /// Another server has the place of this one: it is told what is wanted, and what the old one told of may be another now
+    /// (SUB-7). What was wanted of the old one by some hosts alone ends with it; they are told that as well.
+    pub(super) fn renew(&self, server: usize, source: impl Fn() -> Source) {
+        let mut wanted = Vec::new();
+        for (key, entry) in lock(&self.table).iter_mut().filter(|(key, _)| key.server == server) {
+            if key.topic == Topic::Resource {
+                entry.holders.iter().for_each(|holder| holder.tell(&holder.exposed));
+            }
+            if key.source == 0 {
+                entry.source = Arc::new(source());
+                wanted.push((key.topic, Arc::clone(&key.native), Arc::clone(&entry.source)));
+            }
+        }
+        for (topic, native, source) in wanted {
+            self.tasks.spawn(async move {
+                if let Err(fault) = source.want(topic, native).await {
+                    tracing::debug!(%fault, "what was subscribed to is told of no more");
+                }
+            });
+        }
+    }
+
     /// A server says where these tasks stand now: told to who subscribed to exactly them.
     pub(super) fn tasks(&self, server: usize, tasks: BTreeMap<String, Bytes>) {
         let table = lock(&self.table);
@@ -251,9 +285,9 @@ impl Drop for Held {
         if !entry.holders.is_empty() {
             return;
         }
-        table.remove(&self.key);
+        let Some(Entry { source, .. }) = table.remove(&self.key) else { return };
         drop(table);
-        let (source, key) = (Arc::clone(&self.source), self.key.clone());
+        let key = self.key.clone();
         self.tasks.spawn(async move {
             source.unwant(key.topic, &key.native, || lock(&shared).contains_key(&key)).await;
         });

@@ -116,7 +116,7 @@ impl Gateway {
         if handle.version != VERSION || handle.principal != caller.principal.as_str() {
             return None;
         }
-        let server = self.servers.iter().position(|server| server.key().as_str() == handle.server)?;
+        let server = self.place_of(&handle.server)?;
         let key = self.servers[server].key();
         let hidden = |change: &OverrideSettings| change.hide && change.native == handle.tool;
         if !self.lists.show(self.sight_of(caller)).exposes(server, key, Kind::Tool, &handle.tool)
@@ -245,8 +245,7 @@ impl Gateway {
         }
         let server = &self.servers[task.server];
         let place = (task.server, Topic::Task, &*task.native);
-        let held =
-            self.subscriptions.subscribe(place, server.source(), (self.sight_of(caller), exposed), updates).await;
+        let held = self.subscriptions.subscribe(place, server.source(), (caller, exposed), updates).await;
         held.map_err(|fault| Failure::of_server(server.key(), &fault))
     }
 

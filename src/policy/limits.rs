@@ -4,6 +4,7 @@
 //! through [`super::Policy`].
 
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
@@ -26,12 +27,14 @@ pub(super) struct Limits {
 
 #[derive(Debug)]
 struct Limit {
+    /// As it is written, its place aside.
+    written: LimitSettings,
     who: Vec<WhoPattern>,
     targets: Vec<Target>,
     per: Per,
-    rate: Option<Meter>,
-    quota: Option<Calendar>,
-    concurrency: Option<Gauge>,
+    rate: Option<Arc<Meter>>,
+    quota: Option<Arc<Calendar>>,
+    concurrency: Option<Arc<Gauge>>,
     max_result: Option<u64>,
     /// It is a server's own.
     of_server: bool,
@@ -100,16 +103,34 @@ impl Limits {
                 who: super::compile_all(&written.who, WhoPattern::new, &key("who"), &mut faults),
                 targets: super::compile_all(&written.target, Target::new, &key("target"), &mut faults),
                 per: written.per,
-                rate: written.rate.map(|rate| Meter::new(rate, written.burst.unwrap_or(rate.count), clock.clone())),
-                quota: written.quota.map(|quota| Calendar::new(quota, clock.clone())),
-                concurrency: written.concurrency.map(Gauge::new),
+                rate: written
+                    .rate
+                    .map(|rate| Arc::new(Meter::new(rate, written.burst.unwrap_or(rate.count), clock.clone()))),
+                quota: written.quota.map(|quota| Arc::new(Calendar::new(quota, clock.clone()))),
+                concurrency: written.concurrency.map(|most| Arc::new(Gauge::new(most))),
                 max_result: written.max_result,
                 of_server,
-                place: written.place,
+                place: written.place.clone(),
+                written: LimitSettings { place: String::new(), ..written },
             }
         });
         let limits = limits.collect();
         if faults.is_empty() { Ok(Self { limits, hash: RandomState::default() }) } else { Err(faults) }
+    }
+
+    /// Goes on counting where others stood: of each limit that is written as one of theirs, wherever that is. A policy that is
+    /// loaded anew gives nobody a fresh quota.
+    pub(super) fn go_on(&mut self, before: &Self) {
+        // Keys are hashes: the same name must have the same one.
+        self.hash = before.hash.clone();
+        let mut before: Vec<&Limit> = before.limits.iter().collect();
+        for limit in &mut self.limits {
+            let same = |old: &&Limit| old.written == limit.written && old.of_server == limit.of_server;
+            let Some(at) = before.iter().position(same) else { continue };
+            let old = before.swap_remove(at);
+            (limit.rate, limit.quota) = (old.rate.clone(), old.quota.clone());
+            limit.concurrency = old.concurrency.clone();
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

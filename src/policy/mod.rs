@@ -230,7 +230,9 @@ pub struct Policy {
     /// Marks what was remembered with principals as this policy's own.
     generation: u32,
     clock: Clock,
-    attempts: Meter,
+    attempts: Arc<Meter>,
+    /// What that was made of.
+    wanted_attempts: Attempts,
     /// Which policy this is, for the record of decisions.
     digest: Box<str>,
     /// Whether anything was ever refused: until then no attempt needs to be looked at.
@@ -274,7 +276,8 @@ impl Policy {
             classes: ArcSwap::from_pointee(vec![Arc::new(nobody)]),
             adding: Mutex::default(),
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-            attempts: Meter::new(attempts.rate, attempts.burst, clock.clone()),
+            attempts: Arc::new(Meter::new(attempts.rate, attempts.burst, clock.clone())),
+            wanted_attempts: attempts,
             clock,
             digest: Box::default(),
             refused: AtomicBool::new(false),
@@ -297,9 +300,24 @@ impl Policy {
         let limits = Limits::compile(&settings.policy, &settings.servers, clock).map_err(&mut keep).unwrap_or_default();
         if faults.is_empty() {
             let policy = Self::with(servers, keys, rules, limits, settings.policy.attempts, clock.clone());
-            Ok(Self { digest: digest(settings).into(), ..policy })
+            Ok(policy.named(Self::digest_of(settings)))
         } else {
             Err(faults)
+        }
+    }
+
+    /// The same as the policy of this digest.
+    pub fn named(self, digest: String) -> Self {
+        Self { digest: digest.into(), ..self }
+    }
+
+    /// Takes the place of another policy: what is written as before goes on counting where it stood, of whoever is the same,
+    /// and of servers by their indices.
+    pub fn succeed(&mut self, before: &Self) {
+        self.limits.go_on(&before.limits);
+        if self.wanted_attempts == before.wanted_attempts {
+            self.attempts = Arc::clone(&before.attempts);
+            self.refused = AtomicBool::new(before.refused.load(Ordering::Relaxed));
         }
     }
 
@@ -539,16 +557,18 @@ impl Policy {
     }
 }
 
-/// The fingerprint of all that decides, 16 hexadecimal digits.
-fn digest(settings: &Settings) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("{:?}", settings.policy));
-    for server in &settings.servers {
-        let lists = (&server.tools, &server.prompts, &server.resources, &server.templates);
-        hash.update(format!("{:?}{lists:?}{:?}{:?}", server.key, server.overrides, server.limits));
+impl Policy {
+    /// The fingerprint of all that decides, 16 hexadecimal digits.
+    pub fn digest_of(settings: &Settings) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("{:?}", settings.policy));
+        for server in &settings.servers {
+            let lists = (&server.tools, &server.prompts, &server.resources, &server.templates);
+            hash.update(format!("{:?}{lists:?}{:?}{:?}", server.key, server.overrides, server.limits));
+        }
+        hash.update(format!("{:?}", settings.profiles));
+        HEXLOWER.encode(&hash.finalize()[..8])
     }
-    hash.update(format!("{:?}", settings.profiles));
-    HEXLOWER.encode(&hash.finalize()[..8])
 }
 
 #[cfg(test)]

@@ -57,17 +57,23 @@ struct OfProfile {
 }
 
 /// All numbers.
+#[derive(Clone)]
 pub struct Metrics {
-    registry: Registry,
+    registry: Arc<Registry>,
+    seconds: Family<OfServer, Histogram, fn() -> Histogram>,
+    overhead: Family<OfServer, Histogram, fn() -> Histogram>,
+    in_flight: Family<OfServer, Gauge>,
+    drift: Family<OfServer, Gauge>,
+    restarts: Family<OfServer, Counter>,
     requests: Family<Request, Counter>,
     refusals: Family<Refusal, Counter>,
     states: Family<InState, Gauge>,
     items: Family<Items, Gauge>,
     tokens: Family<OfProfile, Gauge>,
     /// By place in the settings.
-    servers: Box<[Server]>,
+    servers: Box<[Arc<Server>]>,
     /// The label of what concerns no server, and its requests.
-    none: (Arc<String>, Box<Counts>),
+    none: (Arc<String>, Arc<Counts>),
 }
 
 /// What came of a request.
@@ -101,7 +107,7 @@ struct Counts([OnceLock<Box<[OnceLock<Counter>; Came::WORDS.len()]>>; Method::CO
 /// What is at hand for each call.
 struct Server {
     key: Arc<String>,
-    counts: Box<Counts>,
+    counts: Arc<Counts>,
     seconds: Histogram,
     overhead: Histogram,
     in_flight: Gauge,
@@ -139,46 +145,56 @@ impl Metrics {
     pub fn new(servers: &[ServerKey]) -> Self {
         let mut registry = Registry::with_prefix("onegate");
         let (requests, refusals, states, items, tokens) = Default::default();
-        let seconds = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
-        let overhead = Family::<OfServer, Histogram>::new_with_constructor(|| Histogram::new(buckets()));
-        let in_flight = Family::<OfServer, Gauge>::default();
-        let drift = Family::<OfServer, Gauge>::default();
-        let restarts = Family::<OfServer, Counter>::default();
-        let servers = servers.iter().map(|key| {
-            let key = Arc::new(key.to_string());
-            let label = OfServer { server: Arc::clone(&key) };
-            Server {
-                key,
-                counts: Counts::new(),
-                seconds: seconds.get_or_create_owned(&label),
-                overhead: overhead.get_or_create_owned(&label),
-                in_flight: in_flight.get_or_create_owned(&label),
-                drift: drift.get_or_create_owned(&label),
-                restarts: restarts.get_or_create_owned(&label),
-            }
-        });
-        let servers = servers.collect();
+        let histogram: fn() -> Histogram = || Histogram::new(buckets());
+        let seconds = Family::new_with_constructor(histogram);
+        let overhead = Family::new_with_constructor(histogram);
+        let (in_flight, drift, restarts) = Default::default();
         let metrics = Self {
-            registry: Registry::default(),
+            registry: Arc::default(),
+            seconds,
+            overhead,
+            in_flight,
+            drift,
+            restarts,
             requests,
             refusals,
             states,
             items,
             tokens,
-            servers,
+            servers: Box::default(),
             none: (Arc::default(), Counts::new()),
         };
         registry.register("requests", "Requests of hosts, by what came of them", metrics.requests.clone());
-        registry.register("request_seconds", "Time from a request to its answer", seconds);
+        registry.register("request_seconds", "Time from a request to its answer", metrics.seconds.clone());
+        let overhead = metrics.overhead.clone();
         registry.register("overhead_seconds", "The part of it that was not spent waiting for the server", overhead);
         registry.register("refusals", "Requests that policy refused", metrics.refusals.clone());
-        registry.register("in_flight", "Requests that a server works on", in_flight);
+        registry.register("in_flight", "Requests that a server works on", metrics.in_flight.clone());
         registry.register("server_state", "1 for where a server stands, 0 for all else", metrics.states.clone());
-        registry.register("restarts", "How often a server was started again", restarts);
-        registry.register("pin_drift", "Entries of a server that are not as reviewed", drift);
+        registry.register("restarts", "How often a server was started again", metrics.restarts.clone());
+        registry.register("pin_drift", "Entries of a server that are not as reviewed", metrics.drift.clone());
         registry.register("catalogue_items", "What a profile shows to everybody", metrics.items.clone());
         registry.register("catalogue_tokens", "What its lists cost a model, estimated", metrics.tokens.clone());
-        Self { registry, ..metrics }
+        Self { registry: Arc::new(registry), ..metrics }.of(servers)
+    }
+
+    /// The same numbers about these servers; those that were there before keep their places and go on counting.
+    pub fn of(&self, servers: &[ServerKey]) -> Self {
+        let known = self.servers.iter().cloned();
+        let new = servers.iter().skip(self.servers.len()).map(|key| {
+            let key = Arc::new(key.to_string());
+            let label = OfServer { server: Arc::clone(&key) };
+            Arc::new(Server {
+                key,
+                counts: Counts::new(),
+                seconds: self.seconds.get_or_create_owned(&label),
+                overhead: self.overhead.get_or_create_owned(&label),
+                in_flight: self.in_flight.get_or_create_owned(&label),
+                drift: self.drift.get_or_create_owned(&label),
+                restarts: self.restarts.get_or_create_owned(&label),
+            })
+        });
+        Self { servers: known.chain(new).collect(), ..self.clone() }
     }
 
     /// A request has come.
@@ -219,14 +235,18 @@ impl Metrics {
         counter.inc();
     }
 
-    /// All numbers as text; servers in the order of the settings.
-    pub fn render(&self, servers: &[ServerNow], profiles: &[ProfileNow]) -> String {
+    /// All numbers as text; servers by their places, nothing for those that are there no more.
+    pub fn render(&self, servers: &[Option<ServerNow>], profiles: &[ProfileNow]) -> String {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for (server, now) in self.servers.iter().zip(servers) {
             for state in ServerNow::STATES {
                 let label = InState { server: Arc::clone(&server.key), state };
-                self.states.get_or_create(&label).set(i64::from(state == now.state));
+                match now {
+                    Some(now) => drop(self.states.get_or_create(&label).set(i64::from(state == now.state))),
+                    None => drop(self.states.remove(&label)),
+                }
             }
+            let Some(now) = now else { continue };
             server.drift.set(count(now.drift));
             server.restarts.inner().store(now.restarts, Ordering::Relaxed);
         }
@@ -244,8 +264,8 @@ impl Metrics {
 }
 
 impl Counts {
-    fn new() -> Box<Self> {
-        Box::new(Self(std::array::from_fn(|_| OnceLock::new())))
+    fn new() -> Arc<Self> {
+        Arc::new(Self(std::array::from_fn(|_| OnceLock::new())))
     }
 }
 
@@ -339,7 +359,8 @@ mod tests {
         drop(measure);
         metrics.refused(Some(0), "rate-limited");
         assert_eq!(metrics.in_flight(1), 0);
-        let servers = [("ready", 3), ("idle", 0)].map(|(state, restarts)| ServerNow { state, restarts, drift: 2 });
+        let servers =
+            [("ready", 3), ("idle", 0)].map(|(state, restarts)| Some(ServerNow { state, restarts, drift: 2 }));
         let profiles = [ProfileNow { name: "default".to_owned(), items: [5, 0, 2, 1], tokens: 1234 }];
         let text = metrics.render(&servers, &profiles);
         for line in [

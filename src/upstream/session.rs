@@ -24,7 +24,7 @@ use super::subscribed::Subscribed;
 use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Sight, Updates};
+use crate::gateway::{Changes, Current, Failure, Fingerprint, Seen, Sight, Updates};
 use crate::ident::{Kind, Principal};
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
@@ -51,7 +51,7 @@ pub(super) const PROFILE: usize = 0;
 
 /// A host.
 pub(super) struct Session {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<Current>,
     /// Who its host is, which it does not say itself.
     principal: Principal,
     pub(super) outbox: Outbox,
@@ -129,7 +129,7 @@ impl Later for Session {
 }
 
 impl Session {
-    pub(super) fn new(gateway: Arc<Gateway>, principal: Principal, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(gateway: Arc<Current>, principal: Principal, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
         let state = State {
             legacy: None,
             capabilities: Capabilities::default(),
@@ -139,7 +139,10 @@ impl Session {
             subscribed: Subscribed::default(),
             updates: None,
             listed: [None; 4],
-            told: *gateway.changes(gateway.sight(&principal, PROFILE)).borrow(),
+            told: {
+                let now = gateway.now();
+                *now.changes(now.sight(&principal, PROFILE)).borrow()
+            },
         };
         Arc::new(Self {
             gateway,
@@ -308,8 +311,8 @@ impl Session {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
                     Some(Method::Discover) => {
-                        let offers = self.gateway.offers(self.sight());
-                        let members = modern::discover_result(&offers, &self.gateway.instructions(self.sight()));
+                        let offers = self.gateway.now().offers(self.sight());
+                        let members = modern::discover_result(&offers, &self.gateway.now().instructions(self.sight()));
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -329,7 +332,7 @@ impl Session {
                     (Some(Method::Initialize), _) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
                         let Opened { revision, capabilities, members } =
-                            attempt!(legacy::open(&self.gateway, self.sight(), params));
+                            attempt!(legacy::open(&self.gateway.now(), self.sight(), params));
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
@@ -339,7 +342,7 @@ impl Session {
                         let before = state.subscribed.clear();
                         drop(state);
                         drop(before);
-                        let told = self.gateway.seen(&self.legacy_caller(revision));
+                        let told = self.gateway.now().seen(&self.legacy_caller(revision));
                         self.state().told = told;
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
@@ -356,7 +359,7 @@ impl Session {
         };
         let session = meta.is_none().then_some(0);
         let unserved = || {
-            self.gateway.note_refused(&Principal::stdio(), session, method_name, "unknown-method");
+            self.gateway.now().note_refused(&Principal::stdio(), session, method_name, "unknown-method");
             unknown()
         };
         let Some(known) = known else { return Err((reply, unserved())) };
@@ -382,7 +385,7 @@ impl Session {
             Some(Method::Cancelled) => self.cancel(line, index, params),
             Some(Method::RootsChanged) if self.state().legacy.is_some() => {
                 let caller = self.legacy_caller(Revision::LATEST_LEGACY);
-                self.gateway.roots_changed(&caller.principal, caller.session);
+                self.gateway.now().roots_changed(&caller.principal, caller.session);
             }
             _ => {}
         }
@@ -439,12 +442,13 @@ impl Session {
         let (session, updates) = (Arc::clone(self), self.updates());
         let caller = self.legacy_caller(revision);
         let number = self.state().subscribed.begin(&uri);
+        let gateway = self.gateway.now();
         self.tasks.spawn(async move {
             let held = tokio::select! {
                 biased;
                 _ = running.upward.happening() => None,
                 () = session.closed.cancelled() => None,
-                held = session.gateway.subscribe(&uri, &caller, &updates) => Some(held),
+                held = gateway.subscribe(&uri, &caller, &updates) => Some(held),
             };
             let (held, answer) = match held {
                 Some(Ok(Some(held))) => (Some(held), Some(Ok(()))),
@@ -493,7 +497,7 @@ impl Session {
     /// Opens a stream. Its request stays without an answer until the stream ends.
     fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
         let mut listen = Listen::read(reply.id.clone(), params, caller)?;
-        listen.honour(&self.gateway.offers(self.sight()));
+        listen.honour(&self.gateway.now().offers(self.sight()));
         let listen = Arc::new(listen);
         let closed = self.closed.child_token();
         let mut state = self.state();
@@ -501,7 +505,7 @@ impl Session {
             return Err(Failure::limit("Too many listen streams"));
         }
         let early = listen.has_singles().then(BTreeSet::new);
-        let (caller_of, told) = (caller.clone(), self.gateway.seen(caller));
+        let (caller_of, told) = (caller.clone(), self.gateway.now().seen(caller));
         let stream = Stream { listen: Arc::clone(&listen), caller: caller_of, told, early, closed: closed.clone() };
         state.listens.push(stream);
         if !listen.has_singles() {
@@ -521,7 +525,7 @@ impl Session {
     /// over is said; what comes later is told all the same.
     async fn tell_singles(&self, listen: &Listen, caller: &Caller) {
         let updates = Arc::new(Updates::default());
-        let (held, honoured) = subscribe_all(&self.gateway, listen, caller, &updates, ACK).await;
+        let (held, honoured) = subscribe_all(&self.gateway.now(), listen, caller, &updates, ACK).await;
         {
             let mut state = self.state();
             // Under the lock, so that no change is told before it.
@@ -538,7 +542,7 @@ impl Session {
                     self.outbox.send(|out| out.extend_from_slice(&listen.updated(&uri)));
                 },
                 tasks = updates.next_tasks() => for (id, state) in tasks {
-                    let Some(state) = self.gateway.task_news(&id, caller, &state) else { continue };
+                    let Some(state) = self.gateway.now().task_news(&id, caller, &state) else { continue };
                     self.outbox.room().await;
                     self.outbox.send(|out| out.extend_from_slice(&listen.task(&state)));
                 },
@@ -547,9 +551,14 @@ impl Session {
         }
     }
 
+    /// Tells when its host may see something else.
+    pub(super) fn changes(&self) -> Changes {
+        self.gateway.changes(&self.principal, PROFILE)
+    }
+
     /// What its host sees.
     pub(super) fn sight(&self) -> Sight {
-        self.gateway.sight(&self.principal, PROFILE)
+        self.gateway.now().sight(&self.principal, PROFILE)
     }
 
     /// Who asks, before anything is known of a request.
@@ -567,7 +576,7 @@ impl Session {
     /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.
     fn perform(self: &Arc<Self>, work: Work, caller: Caller, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
         if let Work::List(kind, cursor) = &work
-            && let Some(list) = self.gateway.list_now(*kind, &caller, cursor.as_deref())
+            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref())
             && !self.outbox.is_full()
         {
             self.answer(reply, caller.revision, &list.map(Done::List), self.running.len() <= 1);
@@ -590,7 +599,8 @@ impl Session {
         let upward = &running.upward;
         let token = work.progress_token();
         let tell = |happening| self.tell(happening, token.as_ref(), caller.revision);
-        let Some(done) = work.perform(&self.gateway, &caller, upward, tell).await else { return };
+        let gateway = self.gateway.now();
+        let Some(done) = work.perform(&gateway, &caller, upward, tell).await else { return };
         reply.room().await;
         if upward.is_given_up() {
             return;
@@ -655,7 +665,7 @@ impl Session {
             let state = self.state();
             state.legacy.filter(|_| state.initialized)
         };
-        let now = revision.map(|revision| self.gateway.seen(&self.legacy_caller(revision)));
+        let now = revision.map(|revision| self.gateway.now().seen(&self.legacy_caller(revision)));
         let mut state = self.state();
         let State { listens, listed, told, .. } = &mut *state;
         if let Some(now) = now {
@@ -665,7 +675,7 @@ impl Session {
             *told = now;
         }
         for stream in listens {
-            let now = self.gateway.seen(&stream.caller);
+            let now = self.gateway.now().seen(&stream.caller);
             for kind in changed(&stream.told, &now, listed).filter(|&kind| stream.listen.wants(kind)) {
                 match &mut stream.early {
                     Some(early) => drop(early.insert(kind)),

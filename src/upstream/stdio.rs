@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::session::Session;
-use crate::gateway::{Failure, Gateway};
+use crate::gateway::{Current, Failure};
 use crate::ident::Principal;
 use crate::protocol::json::{Index, Span};
 use crate::protocol::message::{Message, NoMessage, id_at_end};
@@ -32,13 +32,13 @@ pub struct Front {
 ///
 /// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
 /// servers are stopped. Call [`Front::finish`] after that.
-pub async fn serve(gateway: Arc<Gateway>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
+pub async fn serve(gateway: Arc<Current>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
     serve_as(gateway, Principal::stdio(), channel, stop, tasks).await
 }
 
 /// The same for a local user who has a name.
 pub async fn serve_as(
-    gateway: Arc<Gateway>,
+    gateway: Arc<Current>,
     principal: Principal,
     channel: Channel,
     stop: &CancellationToken,
@@ -54,8 +54,7 @@ pub async fn serve_as(
         }
         gone.cancel();
     });
-    let mut changes = session.gateway.changes(session.sight());
-    changes.mark_unchanged();
+    let mut changes = session.changes();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));
     loop {
@@ -64,10 +63,7 @@ pub async fn serve_as(
             () = stop.cancelled() => break,
             () = broken.cancelled() => break,
             // A host that reads nothing is told once, when it reads again.
-            Ok(()) = async { session.outbox.room().await; changes.changed().await } => {
-                changes.mark_unchanged();
-                session.lists_changed();
-            }
+            () = async { session.outbox.room().await; changes.changed().await } => session.lists_changed(),
         }
     }
     reading.abort();

@@ -1,13 +1,14 @@
 //! A front that serves, with one server behind it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onegate::config::settings::{
-    ApiKey, AuditSettings, AuthMode, AuthSettings, HttpSettings, JwtSettings, PolicySettings, ProfileSettings, Sharing,
+    ApiKey, AuditSettings, AuthMode, AuthSettings, HttpSettings, JwtSettings, PolicySettings, Sharing,
 };
 use onegate::ident::Principal;
-use onegate::upstream::http::{Limits, serve};
+use onegate::upstream::http::{Entrance, Limits, serve};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 use tokio::net::TcpListener;
@@ -21,6 +22,7 @@ use super::world::{World, server};
 pub(crate) struct Front {
     pub(crate) world: World,
     pub(crate) address: SocketAddr,
+    pub(crate) entrance: Arc<Entrance>,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
@@ -95,12 +97,13 @@ impl Front {
         };
         let keys = setup.keys.unwrap_or_default();
         let auth = AuthSettings { mode, keys, jwt: setup.jwt, ..AuthSettings::default() };
-        let (gateway, stop, tasks) = (world.gateway.clone(), world.stop.clone(), world.tasks.clone());
-        let profiles = [ProfileSettings::everything()];
-        let serving = world.tasks.spawn(async move {
-            serve(setup.limits, gateway, listener, &setup.http, &auth, &profiles, &stop, &tasks).await
-        });
-        Self { world, address, serving }
+        let (gateway, stop, tasks) = (world.current.clone(), world.stop.clone(), world.tasks.clone());
+        let entrance = Entrance::new((&setup.http, &auth), address, setup.limits.keys.clone(), &stop, &tasks);
+        let entering = Arc::clone(&entrance);
+        let serving = world
+            .tasks
+            .spawn(async move { serve(setup.limits, gateway, listener, &setup.http, entering, &stop, &tasks).await });
+        Self { world, address, entrance, serving }
     }
 
     pub(crate) async fn client(&self) -> Client {

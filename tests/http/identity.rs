@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use onegate::config::settings::{ApiKey, Effect, JwtSettings, KeySource, PolicySettings, RuleSettings};
+use onegate::config::settings::{
+    ApiKey, AuthSettings, Effect, HttpSettings, JwtSettings, KeySource, PolicySettings, RuleSettings,
+};
 use onegate::upstream::http::{KeyPace, Limits};
 use serde_json::{Value, json};
 
@@ -437,6 +439,56 @@ fn sessions_and_streams_end_with_a_key() {
         assert_eq!(front.ask("/mcp", &[ann, named], &request(1, "ping", json!({}))).await.0.status, 401);
         let headers = [("Authorization", "Bearer two"), ("Mcp-Session-Id", own.as_str())];
         assert_eq!(front.ask("/mcp", &headers, &request(1, "ping", json!({}))).await.0.status, 200);
+        front.end().await;
+    });
+}
+
+/// A key that is taken out or altered while we run is no key from then on: who came with it is asked again who it is, its
+/// streams and sessions end; everybody else goes on.
+#[test]
+fn keys_that_are_taken_back_by_a_reload_end_what_they_opened() {
+    run(async {
+        let limits = Limits { look: Duration::from_millis(20), ..Limits::default() };
+        let keys = vec![key("ann", "one"), key("ben", "two"), key("eve", "three")];
+        let (front, _a) = Front::with(Setup { limits, keys: Some(keys), shared: true, ..Setup::default() }).await;
+        let mut streams = Vec::new();
+        for secret in ["one", "two", "three"] {
+            let bearer = format!("Bearer {secret}");
+            let who = ("Authorization", bearer.as_str());
+            let session = front.open_with("2025-11-25", &[who], json!({})).await;
+            let mut client = front.client().await;
+            let named = ("Mcp-Session-Id", session.as_str());
+            client.send("GET", "/mcp", &[who, named, ("Accept", "text/event-stream")], b"").await;
+            streams.push((bearer.clone(), session, client.stream().await));
+        }
+        // One is gone, one in another group, and one as it was.
+        let altered = ApiKey { groups: vec!["team".into()], ..key("eve", "three") };
+        let auth = AuthSettings { keys: vec![altered, key("ben", "two")], ..AuthSettings::default() };
+        front.entrance.reload(&HttpSettings::default(), &auth);
+        for (n, status) in [(0, 401), (1, 200), (2, 404)] {
+            let (bearer, session, stream) = &mut streams[n];
+            if n != 1 {
+                assert_eq!(stream.next().await, None);
+            }
+            let headers = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", session.as_str())];
+            let mut answered = 0;
+            for _ in 0..100 {
+                answered = front.ask("/mcp", &headers, &request(1, "ping", json!({}))).await.0.status;
+                if answered == status {
+                    break;
+                }
+                // The session of a key that was altered is swept away soon.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert_eq!(answered, status, "{n}");
+        }
+        assert_eq!(status(&front, "Bearer three").await, 200, "it is a key, of somebody in another group");
+        // Who is let in by nothing but the address is, too.
+        let nobody = HttpSettings { allowed_hosts: vec!["gate.example".into()], ..HttpSettings::default() };
+        let named = [("Authorization", "Bearer two"), ("Host", "gate.example")];
+        assert_eq!(front.ask("/mcp", &named, &request(1, "ping", json!({}))).await.0.status, 403);
+        front.entrance.reload(&nobody, &auth);
+        assert_ne!(front.ask("/mcp", &named, &request(1, "ping", json!({}))).await.0.status, 403);
         front.end().await;
     });
 }

@@ -105,13 +105,15 @@ fn without_a_certificate_it_does_not_start() {
         let world = super::world::World::new(Vec::new());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let auth = onegate::config::settings::AuthSettings::default();
+        let local = listener.local_addr().unwrap();
+        let pace = onegate::upstream::http::KeyPace::default();
+        let entrance = onegate::upstream::http::Entrance::new((&http, &auth), local, pace, &world.stop, &world.tasks);
         let served = onegate::upstream::http::serve(
             onegate::upstream::http::Limits::default(),
-            world.gateway.clone(),
+            world.current.clone(),
             listener,
             &http,
-            &auth,
-            &[],
+            entrance,
             &world.stop,
             &world.tasks,
         );

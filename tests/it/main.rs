@@ -24,6 +24,7 @@ mod naming;
 mod paging;
 mod pins;
 mod policy;
+mod reload;
 mod service;
 mod sight;
 mod talk;

@@ -58,7 +58,7 @@ pub(crate) async fn one(era: Era, change: impl FnOnce(&mut Full)) -> (World, Ful
 /// A server with all kinds.
 pub(crate) struct Full {
     pub(crate) end: End,
-    era: Era,
+    pub(crate) era: Era,
     pub(crate) revision: &'static str,
     pub(crate) capabilities: Value,
     pub(crate) instructions: Value,

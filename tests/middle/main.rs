@@ -27,6 +27,7 @@ mod lists;
 mod pins;
 mod policy;
 mod progress;
+mod reload;
 mod rules;
 mod streams;
 mod tasks;

@@ -481,7 +481,7 @@ async fn e_10_another_program_is_not_started() {
     let answer = Era::Modern.get(&mut host, "tools/call", json!({"name": "a__t", "arguments": {}})).await;
     assert_eq!(answer["error"]["data"], json!({"reason": "server-quarantined", "server": "a"}), "{answer}");
     assert!(!world.is_started("a"), "started");
-    assert!(world.gateway.servers()[0].last_error().unwrap().contains("artifact-changed"));
+    assert!(world.gateway.servers().next().unwrap().last_error().unwrap().contains("artifact-changed"));
     // The old one is back: it serves again, by itself.
     std::fs::write(shop.path("program"), "one").unwrap();
     let mut a = rich(world.accept("a").await, Era::Legacy);

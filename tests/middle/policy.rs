@@ -28,7 +28,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-fn rule(effect: Effect, who: &str, target: &str) -> RuleSettings {
+pub(crate) fn rule(effect: Effect, who: &str, target: &str) -> RuleSettings {
     RuleSettings {
         effect,
         who: texts(&[who]),
@@ -57,7 +57,7 @@ fn below_srv(target: &str) -> RuleSettings {
     }
 }
 
-fn limit(target: &str, count: u32) -> LimitSettings {
+pub(crate) fn limit(target: &str, count: u32) -> LimitSettings {
     LimitSettings {
         who: texts(&["*"]),
         target: texts(&[target]),

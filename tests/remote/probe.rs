@@ -93,7 +93,7 @@ async fn prb6_a_sign_in_is_named_and_nobody_waits_for_it() {
     };
     // Its tools are not known, so the name is not either; what is wrong is told to the operator.
     assert_eq!(failed["error"]["code"], -32602);
-    let last = world.gateway.servers()[0].last_error().unwrap();
+    let last = world.gateway.servers().next().unwrap().last_error().unwrap();
     assert!(last.contains("401"), "{last}");
     world.end().await;
 }
@@ -185,7 +185,7 @@ async fn sse1_an_endpoint_of_another_origin_gets_nothing() {
     let elsewhere = format!("http://127.0.0.1:{}/messages", other.port);
     let _stream = old_transport(&mut fake, &elsewhere).await;
     other.quiet("initialize", Duration::from_millis(300)).await;
-    let last = world.gateway.servers()[0].last_error().unwrap();
+    let last = world.gateway.servers().next().unwrap().last_error().unwrap();
     assert!(last.contains(&format!("127.0.0.1:{}", other.port)), "{last}");
     world.end().await;
 }

@@ -235,7 +235,7 @@ async fn a_server_that_closes_connections_at_once_is_told_from_a_slow_one() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let world = World::new(server(&url));
-    let mut state = world.gateway.servers()[0].state();
+    let mut state = world.gateway.servers().next().unwrap().state();
     let mut taken = 0;
     let deadline = Instant::now() + Duration::from_secs(9);
     let failed = state.wait_for(|state| matches!(state, State::Waiting { .. }));
@@ -253,7 +253,7 @@ async fn a_server_that_closes_connections_at_once_is_told_from_a_slow_one() {
         }
     }
     assert!(taken < 20, "{taken}");
-    let error = world.gateway.servers()[0].last_error().unwrap();
+    let error = world.gateway.servers().next().unwrap().last_error().unwrap();
     // Whether the request was on its way when it closed is a matter of luck.
     let told = error.contains("the connection was lost") || error.contains("closes connections at once");
     assert!(told, "{error}");

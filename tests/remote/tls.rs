@@ -235,10 +235,10 @@ async fn refused(acceptor: TlsAcceptor, settings: impl FnOnce(u16) -> ServerSett
     let (_running, stop) = watch::channel(0);
     let taken = listen(listener, acceptor, echo, stop, &tasks);
     let world = World::new(settings(port));
-    let mut state = world.gateway.servers()[0].state();
+    let mut state = world.gateway.servers().next().unwrap().state();
     let failed = state.wait_for(|state| matches!(state, State::Waiting { .. }));
     timeout(Duration::from_secs(20), failed).await.unwrap().unwrap();
-    let error = world.gateway.servers()[0].last_error().unwrap();
+    let error = world.gateway.servers().next().unwrap().last_error().unwrap();
     assert_eq!(taken.count(), 0, "it went on after that");
     world.end().await;
     error
@@ -393,7 +393,7 @@ async fn con7_a_request_that_http2_gave_back_is_sent_again_and_no_other() {
                         None => None,
                     }
                 };
-                let mut state = world.gateway.servers()[0].state();
+                let mut state = world.gateway.servers().next().unwrap().state();
                 let failed = state.wait_for(|state| matches!(state, State::Waiting { .. }));
                 tokio::select! {
                     biased;

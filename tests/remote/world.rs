@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onegate::config::settings::{LogFormat, Reach, Remote, ServerSettings, Settings, TelemetrySettings};
-use onegate::gateway::{EraMemory, Gateway, Pace, Processes};
+use onegate::gateway::{Current, EraMemory, Gateway, Pace, Processes};
 use onegate::ident::{Secret, ServerKey};
 use onegate::transport::Channel;
 use onegate::upstream::stdio;
@@ -17,6 +17,10 @@ use super::fake::Fake;
 
 /// A gateway and all that runs for it.
 pub(crate) struct World {
+    /// What fronts hold.
+    #[allow(dead_code, reason = "not all of the suites that share this load anew")]
+    pub(crate) current: Arc<Current>,
+    /// The one that was first in force.
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) tasks: TaskTracker,
     stop: CancellationToken,
@@ -46,14 +50,15 @@ impl World {
         settings.gateway.seal_key = Some(Secret::new("of a test"));
         let tasks = TaskTracker::new();
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let gateway = Gateway::start(settings, connect, &EraMemory::none(), &tasks).unwrap();
-        Self { gateway, tasks, stop: CancellationToken::new() }
+        let current = Current::start(settings, connect, &EraMemory::none(), &tasks, None).unwrap();
+        let gateway = current.now();
+        Self { current, gateway, tasks, stop: CancellationToken::new() }
     }
 
     /// A host in front; it is served until it leaves or the world stops.
     pub(crate) fn host(&self) -> End {
         let (ours, theirs) = Channel::pair();
-        let (gateway, stop, tasks) = (Arc::clone(&self.gateway), self.stop.clone(), self.tasks.clone());
+        let (gateway, stop, tasks) = (Arc::clone(&self.current), self.stop.clone(), self.tasks.clone());
         self.tasks.spawn(async move { stdio::serve(gateway, ours, &stop, &tasks).await.finish().await });
         End::new(theirs)
     }
@@ -61,7 +66,7 @@ impl World {
     /// Stops all; everything that the gateway started must end.
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        self.gateway.stop(Pace::SWIFT);
+        self.current.stop(Pace::SWIFT);
         self.tasks.close();
         tokio::time::timeout(Duration::from_secs(10), self.tasks.wait()).await.expect("a task has no end");
     }

@@ -53,10 +53,11 @@ pub(super) fn observe(
     settings.telemetry.audit = None;
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
-        Starting::new().settle(daemon.gateway()).await;
+        Starting::new().settle(&daemon.gateway()).await;
         let mut seen = Seen { observed: BTreeMap::new(), failed: BTreeMap::new() };
-        for (n, server) in daemon.gateway().servers().iter().enumerate() {
-            match daemon.gateway().observed(n) {
+        let gateway = daemon.gateway();
+        for server in gateway.servers() {
+            match gateway.observed(server.index()) {
                 Some(observed) => drop(seen.observed.insert(server.key().clone(), observed)),
                 None => {
                     let why = server.last_error().unwrap_or_else(|| "it was not ready in time".to_owned());
@@ -195,16 +196,20 @@ pub(super) fn today() -> String {
 
 /// Whether a gateway may start at all: `--locked`. `Err`: told, end so.
 pub(super) fn insist(settings: &Settings) -> Result<(), Exit> {
-    let Some(lock) = read_lock(settings)? else {
-        out::say(&format!("onegate: there is no {}, which --locked asks for", settings.pins.lock.display()));
-        return Err(Exit::LockInvalid);
-    };
-    let missing: Vec<_> =
-        settings.servers.iter().map(|server| &server.key).filter(|key| !lock.servers.contains_key(*key)).collect();
-    for key in &missing {
-        out::say(&format!("onegate: the server {key} is not in {}", settings.pins.lock.display()));
-    }
-    if missing.is_empty() { Ok(()) } else { Err(Exit::LockInvalid) }
+    all_locked(settings).map_err(|why| {
+        why.lines().for_each(|line| out::say(&format!("onegate: {line}")));
+        Exit::LockInvalid
+    })
+}
+
+/// Whether there is a lock that has every configured server; else why not, a line for each reason.
+pub(super) fn all_locked(settings: &Settings) -> Result<(), String> {
+    let path = settings.pins.lock.display();
+    let lock = Lock::read(&settings.pins.lock).map_err(|fault| format!("{path}: {fault}"))?;
+    let lock = lock.ok_or_else(|| format!("there is no {path}, which --locked asks for"))?;
+    let missing = settings.servers.iter().map(|server| &server.key).filter(|key| !lock.servers.contains_key(*key));
+    let missing: Vec<_> = missing.map(|key| format!("the server {key} is not in {path}")).collect();
+    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
 }
 
 /// What a lock says of a server, with how many entries, for people.

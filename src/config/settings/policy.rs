@@ -39,7 +39,7 @@ impl Effect {
 }
 
 /// The cap on refused requests of one principal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempts {
     /// How many in the long run.
     pub rate: Rate,
@@ -190,7 +190,7 @@ pub enum JsonType {
 }
 
 /// One limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LimitSettings {
     /// Whom it is about.
     pub who: Vec<String>,
@@ -262,7 +262,7 @@ impl fmt::Display for Rate {
 }
 
 /// What is changed about one item of a server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverrideSettings {
     /// The native name of a tool.
     pub native: String,

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, HeaderMap,
@@ -22,18 +23,16 @@ use super::guard::Guard;
 use super::listens::Listens;
 use super::sessions::Sessions;
 use super::sse::{self, Links};
-use super::{Limits, legacy, post};
-use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
-use crate::gateway::{Failure, Gateway};
+use super::{KeyPace, Limits, legacy, post};
+use crate::config::settings::{AuthSettings, HttpSettings};
+use crate::gateway::{Current, Failure};
 use crate::ident::Principal;
 
 /// An HTTP front.
 pub(super) struct Front {
     pub(super) limits: Limits,
-    pub(super) gateway: Arc<Gateway>,
-    guard: Guard,
-    auth: Auth,
-    profiles: Vec<String>,
+    pub(super) gateway: Arc<Current>,
+    entrance: Arc<Entrance>,
     pub(super) sessions: Sessions,
     pub(super) listens: Listens,
     /// Streams of HTTP+SSE.
@@ -49,6 +48,45 @@ pub(super) struct Front {
     pub(super) cut: CancellationToken,
     /// What outlives its connection.
     pub(super) tasks: TaskTracker,
+}
+
+/// Who may enter: hosts by the address that they name and the page that they come from, people by what they prove. Replaced
+/// as a whole when the configuration is loaded anew.
+pub struct Entrance {
+    rules: ArcSwap<Rules>,
+    local: SocketAddr,
+    pace: KeyPace,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+struct Rules {
+    guard: Guard,
+    auth: Auth,
+}
+
+impl Entrance {
+    /// The entrance of a listener at this address. What is fetched for it is fetched until `stop`, and belongs to `tasks`.
+    pub fn new(
+        (http, auth): (&HttpSettings, &AuthSettings),
+        local: SocketAddr,
+        pace: KeyPace,
+        stop: &CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Arc<Self> {
+        let auth = Auth::new(auth, &pace, stop, tasks, None);
+        let rules = ArcSwap::from_pointee(Rules { guard: Guard::new(http, local), auth });
+        Arc::new(Self { rules, local, pace, stop: stop.clone(), tasks: tasks.clone() })
+    }
+
+    /// Puts other settings in force. Whoever could not enter any more, or would be somebody else, is told nothing from now
+    /// on: its streams end.
+    pub fn reload(&self, http: &HttpSettings, auth: &AuthSettings) {
+        let before = self.rules.load_full();
+        let auth = Auth::new(auth, &self.pace, &self.stop, &self.tasks, Some(&before.auth));
+        self.rules.store(Arc::new(Rules { guard: Guard::new(http, self.local), auth }));
+        before.auth.retire(&self.rules.load().auth);
+    }
 }
 
 /// Where a path leads.
@@ -79,26 +117,21 @@ impl Who {
 }
 
 impl Front {
-    #[expect(clippy::too_many_arguments, reason = "called once")]
     pub(super) fn new(
         limits: Limits,
-        gateway: Arc<Gateway>,
-        settings: &HttpSettings,
-        local: SocketAddr,
-        auth: &AuthSettings,
-        profiles: &[ProfileSettings],
+        gateway: Arc<Current>,
+        entrance: Arc<Entrance>,
+        sse: bool,
         stop: CancellationToken,
         tasks: TaskTracker,
     ) -> Self {
         Self {
             gateway,
-            guard: Guard::new(settings, local),
-            auth: Auth::new(auth, &limits.keys, &stop, &tasks),
-            profiles: profiles.iter().map(|profile| profile.name.clone()).collect(),
+            entrance,
             sessions: Sessions::new(&limits),
             listens: Listens::default(),
             links: Links::default(),
-            sse: settings.sse,
+            sse,
             bodies: Arc::new(Semaphore::new(limits.bodies / 1024)),
             answers: Arc::new(Semaphore::new(limits.answers / 1024)),
             stop,
@@ -114,7 +147,7 @@ impl Front {
             "" | "/" => Some(0),
             _ => {
                 let name = path.strip_prefix('/')?;
-                self.profiles.iter().position(|profile| profile == name)
+                self.gateway.now().profile(name)
             }
         }
     }
@@ -148,15 +181,19 @@ pub(super) async fn handle(
     };
     let (head, body) = request.into_parts();
     // HDR-5: the origin, then who it is; the body is not read before.
-    let origin = match front.guard.check(&head) {
+    let rules = front.entrance.rules.load_full();
+    let origin = match rules.guard.check(&head) {
         Ok(origin) => origin,
         Err(why) => {
             tracing::debug!(why, "a request is refused");
             return Ok(hold(refusal(StatusCode::FORBIDDEN, None, &Failure::forbidden(why))));
         }
     };
-    let mut answer =
-        if head.method == Method::OPTIONS { preflight(&head.headers) } else { route(&front, head, body).await };
+    let mut answer = if head.method == Method::OPTIONS {
+        preflight(&head.headers)
+    } else {
+        route(&front, &rules.auth, head, body).await
+    };
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -166,19 +203,19 @@ pub(super) async fn handle(
     Ok(hold(answer))
 }
 
-async fn route(front: &Arc<Front>, head: http::request::Parts, body: Incoming) -> Response<Reply> {
+async fn route(front: &Arc<Front>, auth: &Auth, head: http::request::Parts, body: Incoming) -> Response<Reply> {
     let path = head.uri.path();
     let Some((place, rest)) = front.place(path) else {
         // What tells how to enter is for those who cannot yet.
-        return match front.auth.document(path) {
+        return match auth.document(path) {
             Some(document) if head.method == Method::GET => document,
             Some(_) => only_get(),
             None => empty(StatusCode::NOT_FOUND),
         };
     };
-    let entered = match front.auth.check(&head.headers).await {
+    let entered = match auth.check(&head.headers).await {
         Ok(entered) => entered,
-        Err(denial) => return front.auth.answer(&denial),
+        Err(denial) => return auth.answer(&denial),
     };
     let Some(profile) = front.profile(rest) else { return empty(StatusCode::NOT_FOUND) };
     let who = Who { principal: entered.principal, profile, proof: entered.proof };

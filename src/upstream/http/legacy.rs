@@ -256,9 +256,9 @@ pub(super) fn get(front: &Arc<Front>, who: &Who, headers: &HeaderMap) -> Respons
         let Some((stream, last)) = last.to_str().ok().and_then(|last| resumed(&session, last)) else {
             return refusal(StatusCode::BAD_REQUEST, None, &Failure::unknown_event());
         };
-        return events(front, &session, who.proof, stream, (last + 1, false));
+        return events(front, &session, who.proof.clone(), stream, (last + 1, false));
     }
-    general(front, session, who.proof)
+    general(front, session, who.proof.clone())
 }
 
 /// The stream that an event id names, and the number of that event.

@@ -67,7 +67,9 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, proof: Proof, id: Bytes, 
         }
         Err(failure) => return refusal(StatusCode::OK, Some(&id), &failure),
     };
-    listen.honour(&front.gateway.offers(front.gateway.sight(&caller.principal, caller.profile)));
+    let now = front.gateway.now();
+    listen.honour(&now.offers(now.sight(&caller.principal, caller.profile)));
+    drop(now);
     let Some(place) = front.listens.enter(&caller.principal) else {
         return refusal(StatusCode::OK, Some(&id), &Failure::limit("Too many listen streams"));
     };
@@ -75,12 +77,11 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, proof: Proof, id: Bytes, 
     let (out, gateway, stop) = (pipe.clone(), Arc::clone(&front.gateway), front.stop.clone());
     body::events(&front.limits, pipe, async move {
         let _place = place;
-        let mut changes = gateway.changes(gateway.sight(&caller.principal, caller.profile));
-        changes.mark_unchanged();
-        let mut seen = gateway.seen(&caller);
+        let mut changes = gateway.changes(&caller.principal, caller.profile);
+        let mut seen = gateway.now().seen(&caller);
         let updates = Arc::new(Updates::default());
         // What is known when the time is over is said; what comes later is told all the same.
-        let (_held, honoured) = subscribe_all(&gateway, &listen, &caller, &updates, ACK).await;
+        let (_held, honoured) = subscribe_all(&gateway.now(), &listen, &caller, &updates, ACK).await;
         out.push(None, vec![listen.acknowledged(&honoured).into()]);
         let mut over = pin!(proof.bound(std::future::pending()));
         loop {
@@ -89,8 +90,8 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, proof: Proof, id: Bytes, 
                 biased;
                 () = stop.cancelled() => break,
                 () = &mut over => break,
-                Ok(()) = changes.changed() => {
-                    let now = gateway.seen(&caller);
+                () = changes.changed() => {
+                    let now = gateway.now().seen(&caller);
                     for kind in changed(&seen, &now, &[None; 4]).filter(|&kind| listen.wants(kind)) {
                         out.push(None, vec![listen.changed(kind).into()]);
                     }
@@ -100,7 +101,7 @@ pub(super) fn open(front: &Arc<Front>, caller: Caller, proof: Proof, id: Bytes, 
                     out.push(None, vec![listen.updated(&uri).into()]);
                 },
                 tasks = updates.next_tasks(), if !listen.tasks.is_empty() => for (id, state) in tasks {
-                    if let Some(state) = gateway.task_news(&id, &caller, &state) {
+                    if let Some(state) = gateway.now().task_news(&id, &caller, &state) {
                         out.push(None, vec![listen.task(&state).into()]);
                     }
                 },

@@ -27,8 +27,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::{AuthSettings, HttpSettings, ProfileSettings};
-use crate::gateway::Gateway;
+use crate::config::settings::HttpSettings;
+use crate::gateway::Current;
+pub use front::Entrance;
 use front::Front;
 pub use guard::Guard;
 
@@ -122,21 +123,19 @@ impl Default for Limits {
 
 /// Serves hosts until `stop` is cancelled, then lets what runs end, for a few seconds at most.
 ///
-/// The first of `profiles` is shown at `/mcp`, each at `/mcp/<name>`. What outlives a connection belongs to `tasks`.
-#[expect(clippy::too_many_arguments, reason = "each is a thing of its own, and this is called once")]
+/// The first profile is shown at `/mcp`, each at `/mcp/<name>`. Who may enter says `entrance`. What outlives a connection
+/// belongs to `tasks`.
 pub async fn serve(
     limits: Limits,
-    gateway: Arc<Gateway>,
+    gateway: Arc<Current>,
     listener: TcpListener,
     settings: &HttpSettings,
-    auth: &AuthSettings,
-    profiles: &[ProfileSettings],
+    entrance: Arc<Entrance>,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> std::io::Result<()> {
     let tls = settings.tls.as_ref().map(tls::Tls::load).transpose()?;
-    let local = listener.local_addr()?;
-    let front = Front::new(limits, gateway, settings, local, auth, profiles, stop.child_token(), tasks.clone());
+    let front = Front::new(limits, gateway, entrance, settings.sse, stop.child_token(), tasks.clone());
     connection::accept(&Arc::new(front), listener, tls.as_ref()).await;
     Ok(())
 }

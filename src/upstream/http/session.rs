@@ -21,7 +21,7 @@ use super::body::{self, Pieces, Pipe};
 use super::front::{Front, Who};
 use super::stream::{General, Message as Sent, Owed, Stream, What};
 use crate::caller::Caller;
-use crate::gateway::{Failure, Fingerprint, Gateway, Seen, Updates};
+use crate::gateway::{Current, Failure, Fingerprint, Seen, Updates};
 use crate::ident::{Kind, Principal};
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
@@ -55,7 +55,7 @@ pub(super) struct Session {
     /// What `initialize` agreed on.
     pub(super) revision: Revision,
     capabilities: Capabilities,
-    gateway: Arc<Gateway>,
+    gateway: Arc<Current>,
     tasks: TaskTracker,
     /// See [`Front::answers`].
     answers: Arc<Semaphore>,
@@ -194,7 +194,7 @@ impl Session {
         running.values().for_each(|upward| upward.give_up("the session has ended"));
         drop(subscribed);
         self.asked.close();
-        self.gateway.session_ended(self.number);
+        self.gateway.now().session_ended(self.number);
     }
 
     /// Forgets streams that ended long ago, and what is too much.
@@ -266,7 +266,7 @@ impl Session {
         let name = method.of(line);
         let unknown = || {
             let caller = self.caller();
-            self.gateway.note_refused(&caller.principal, caller.session, name, "unknown-method");
+            self.gateway.now().note_refused(&caller.principal, caller.session, name, "unknown-method");
             Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
         };
         let known = Method::parse(name).ok_or_else(unknown)?;
@@ -291,7 +291,7 @@ impl Session {
         let work = Work::read(Era::Legacy, known, line, index, params)?.ok_or_else(unknown)?;
         let caller = self.caller();
         if let Work::List(kind, cursor) = &work
-            && let Some(list) = self.gateway.list_now(*kind, &caller, cursor.as_deref())
+            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref())
         {
             let done = list.map(Done::List);
             self.note(&done);
@@ -351,15 +351,17 @@ impl Session {
             Task::Work(work) => {
                 let token = work.progress_token();
                 let tell = |happening| self.tell(&stream, happening, token.as_ref());
-                let Some(done) = work.perform(&self.gateway, &caller, &running.upward, tell).await else { return };
+                let gateway = self.gateway.now();
+                let Some(done) = work.perform(&gateway, &caller, &running.upward, tell).await else { return };
                 self.note(&done);
                 write::done(&mut pieces, &running.id, self.revision, &done);
             }
             Task::Subscribe(uri, number) => {
+                let gateway = self.gateway.now();
                 let held = tokio::select! {
                     biased;
                     _ = running.upward.happening() => None,
-                    held = self.gateway.subscribe(&uri, &caller, &self.updates) => Some(held),
+                    held = gateway.subscribe(&uri, &caller, &self.updates) => Some(held),
                 };
                 let (held, failure) = match held {
                     Some(Ok(Some(held))) => (Some(held), None),
@@ -434,7 +436,7 @@ impl Session {
                 self.begun.notify_one();
             }
             Some(Method::Cancelled) => self.cancel(line, index, params),
-            Some(Method::RootsChanged) => self.gateway.roots_changed(&self.who.principal, Some(self.number)),
+            Some(Method::RootsChanged) => self.gateway.now().roots_changed(&self.who.principal, Some(self.number)),
             _ => {}
         }
     }
@@ -450,7 +452,7 @@ impl Session {
 
     /// The kinds of lists whose changes the host has to be told of now (SUB-1, SUB-2).
     fn news(&self) -> impl Iterator<Item = Kind> + use<> {
-        let now = self.gateway.seen(&self.caller());
+        let now = self.gateway.now().seen(&self.caller());
         let mut state = self.state();
         let kinds = state.initialized.then(|| changed(&state.told, &now, &state.listed));
         if kinds.is_some() {
@@ -474,8 +476,9 @@ impl Session {
         general: Arc<General>,
     ) -> Result<(Self, String), Failure> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let gateway = front.gateway.now();
         let Opened { revision, capabilities, members } =
-            legacy::open(&front.gateway, front.gateway.sight(&who.principal, who.profile), params)?;
+            legacy::open(&gateway, gateway.sight(&who.principal, who.profile), params)?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let caller = Caller {
             principal: who.principal.clone(),
@@ -491,7 +494,7 @@ impl Session {
             log_level: None,
             listed: [None; 4],
             // What servers list to it alone may be known from another session of the same caller.
-            told: front.gateway.seen(&caller),
+            told: gateway.seen(&caller),
             subscribed: Subscribed::default(),
             running: HashMap::default(),
             bytes: 0,
@@ -544,10 +547,9 @@ impl Session {
 
     /// Tells what belongs to no request, for as long as there is no other reader and the session lasts.
     pub(super) async fn tell_all(&self, reader: u64, out: &Pipe) {
-        let mut changes = self.gateway.changes(self.gateway.sight(&self.caller().principal, self.who.profile));
+        let mut changes = self.gateway.changes(&self.caller().principal, self.who.profile);
         loop {
             out.room().await;
-            changes.mark_unchanged();
             for kind in self.news() {
                 out.push(None, vec![legacy::list_changed(kind).into()]);
             }
@@ -561,7 +563,7 @@ impl Session {
                 uris = self.updates.next() => for uri in uris {
                     out.push(None, vec![legacy::updated(&uri).into()]);
                 },
-                Ok(()) = changes.changed() => {}
+                () = changes.changed() => {}
                 () = self.begun.notified() => {}
             }
         }

@@ -70,7 +70,7 @@ pub(super) fn open(front: &Arc<Front>, who: Who, headers: &HeaderMap) -> Respons
         return empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(name) = new_name() else { return empty(StatusCode::SERVICE_UNAVAILABLE) };
-    let proof = who.proof;
+    let proof = who.proof.clone();
     let link = Arc::new(Link { who, general: Arc::default(), session: OnceLock::new() });
     front.links.table().insert(name.clone(), Arc::clone(&link));
     let open = Open { links: front.links.clone(), name, link };

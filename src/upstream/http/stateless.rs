@@ -55,7 +55,7 @@ pub(super) async fn request(
         Err(answer) => return *answer,
     };
     if let Work::List(kind, cursor) = &work
-        && let Some(list) = front.gateway.list_now(*kind, &caller, cursor.as_deref())
+        && let Some(list) = front.gateway.now().list_now(*kind, &caller, cursor.as_deref())
     {
         return answer(front, accept, &id, caller.revision, &list.map(Done::List));
     }
@@ -63,14 +63,14 @@ pub(super) async fn request(
     let upward = Arc::new(Upward::default());
     if !accept.events || token.is_none() && caller.log_level.is_none() {
         // Nothing can happen but the answer.
-        let done = work.perform(&front.gateway, &caller, &upward, |_| {}).await;
+        let done = work.perform(&front.gateway.now(), &caller, &upward, |_| {}).await;
         let done = done.unwrap_or_else(|| Err(Failure::limit("The request was given up")));
         return answer(front, accept, &id, caller.revision, &done);
     }
     let pipe = Pipe::default();
     let revision = caller.revision;
     let mut doing = {
-        let (gateway, pipe) = (Arc::clone(&front.gateway), pipe.clone());
+        let (gateway, pipe) = (front.gateway.now(), pipe.clone());
         Box::pin(async move {
             let tell = |happening| tell(&pipe, happening, token.as_ref(), revision);
             let done = work.perform(&gateway, &caller, &upward, tell).await;
@@ -120,7 +120,7 @@ fn prepare(
     // The body says otherwise than the headers (E-21).
     let mismatch = |failure: &Failure| {
         if failure.code == code::HEADER_MISMATCH {
-            front.gateway.note_refused(&who.principal, None, name, "header-mismatch");
+            front.gateway.now().note_refused(&who.principal, None, name, "header-mismatch");
         }
     };
     if let Err(failure) = headers::check(headers, line, index, &date, name, params) {
@@ -132,7 +132,7 @@ fn prepare(
         Err(failure) => return refuse(StatusCode::BAD_REQUEST, &failure),
     };
     let unknown = || {
-        front.gateway.note_refused(&who.principal, None, name, "unknown-method");
+        front.gateway.now().note_refused(&who.principal, None, name, "unknown-method");
         Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
     };
     let Some(known) = Method::parse(name) else { return refuse(StatusCode::NOT_FOUND, &unknown()) };
@@ -149,8 +149,9 @@ fn prepare(
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
     if known == Method::Discover {
-        let sight = front.gateway.sight(&who.principal, who.profile);
-        let (offers, instructions) = (front.gateway.offers(sight), front.gateway.instructions(sight));
+        let gateway = front.gateway.now();
+        let sight = gateway.sight(&who.principal, who.profile);
+        let (offers, instructions) = (gateway.offers(sight), gateway.instructions(sight));
         let mut pieces = Pieces::new();
         write::result(&mut pieces, id, revision, &modern::discover_result(&offers, &instructions));
         return Err(Box::new(one(front, accept, StatusCode::OK, id, pieces)));
@@ -158,7 +159,7 @@ fn prepare(
     if known == Method::Listen {
         let params = params.map_or(&b""[..], |params| params.span.of(line));
         return Err(Box::new(match accept.events {
-            true => listens::open(front, caller, who.proof, id.clone(), params),
+            true => listens::open(front, caller, who.proof.clone(), id.clone(), params),
             false => body::empty(StatusCode::NOT_ACCEPTABLE),
         }));
     }
@@ -168,7 +169,7 @@ fn prepare(
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
     if let Work::Call(call) = &work
-        && let Err(failure) = front.gateway.check_headers(call, &caller, headers)
+        && let Err(failure) = front.gateway.now().check_headers(call, &caller, headers)
     {
         mismatch(&failure);
         return refuse(StatusCode::BAD_REQUEST, &failure);

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::KeyPace;
 use super::body::Reply;
-use crate::config::settings::{AuthMode, AuthSettings, JwtSettings};
+use crate::config::settings::{ApiKey, AuthMode, AuthSettings, JwtSettings};
 use crate::ident::Principal;
 use challenge::Challenge;
 use issuer::Issuer;
@@ -33,19 +33,22 @@ use token::{Bad, is_token};
 /// Who may enter.
 pub(super) struct Auth {
     /// Who everybody is, where nobody has to prove anything.
-    everybody: Option<Principal>,
+    everybody: Option<(Principal, CancellationToken)>,
     keys: Vec<Key>,
-    tokens: Option<Tokens>,
+    tokens: Option<Arc<Tokens>>,
     challenge: Challenge,
 }
 
 struct Key {
-    hash: [u8; 32],
-    expires: Option<SystemTime>,
+    written: ApiKey,
     principal: Principal,
+    /// It is not in force any more, or gives somebody else.
+    revoked: CancellationToken,
 }
 
 struct Tokens {
+    /// None of them is taken any more, or not as they were. Ends what is fetched for them, too.
+    revoked: CancellationToken,
     wanted: JwtSettings,
     issuer: Issuer,
     seen: Seen,
@@ -59,23 +62,29 @@ pub(super) struct Entered {
 }
 
 /// For how long somebody has proven who it is.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Proof {
     /// The first moment at which it is proven no more.
     pub(super) until: Option<SystemTime>,
     /// Whether another proof may come after it: keys end for good.
     pub(super) renewable: bool,
+    /// Cancelled when the configuration takes it back.
+    pub(super) revoked: CancellationToken,
 }
 
 impl Proof {
     /// Whether nobody can come with it any more, nor with another one.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
-        !self.renewable && self.until.is_some_and(|until| until <= now)
+        !self.renewable && (self.revoked.is_cancelled() || self.until.is_some_and(|until| until <= now))
     }
 
     /// Does something for as long as it holds.
     pub(super) async fn bound<F: Future<Output = ()>>(self, doing: F) {
-        let Some(until) = self.until else { return doing.await };
+        let doing = self.revoked.run_until_cancelled(doing);
+        let Some(until) = self.until else {
+            let _ = doing.await;
+            return;
+        };
         let left = until.duration_since(SystemTime::now()).unwrap_or_default();
         // An error says that the time is over.
         let _ = tokio::time::timeout(left, doing).await;
@@ -95,36 +104,70 @@ pub(super) enum Denial {
 }
 
 impl Auth {
-    /// What is fetched for it is fetched until `stop`.
-    pub(super) fn new(settings: &AuthSettings, pace: &KeyPace, stop: &CancellationToken, tasks: &TaskTracker) -> Self {
-        let key = |key: &crate::config::settings::ApiKey| Key {
-            hash: key.hash,
-            expires: key.expires,
-            principal: Principal::key_in(&key.name, &key.groups),
-        };
+    /// What is fetched for it is fetched until `stop`. What `before` says to the letter goes on as it is.
+    pub(super) fn new(
+        settings: &AuthSettings,
+        pace: &KeyPace,
+        stop: &CancellationToken,
+        tasks: &TaskTracker,
+        before: Option<&Self>,
+    ) -> Self {
         let (by_key, by_token) = match settings.mode {
             AuthMode::Keys => (true, false),
             AuthMode::Jwt => (false, true),
             AuthMode::Both => (true, true),
             AuthMode::None => (false, false),
         };
+        let key = |key: &ApiKey| {
+            let same = before.and_then(|before| before.keys.iter().find(|old| old.written == *key));
+            Key {
+                written: key.clone(),
+                principal: Principal::key_in(&key.name, &key.groups),
+                revoked: same.map(|same| same.revoked.clone()).unwrap_or_default(),
+            }
+        };
         let jwt = settings.jwt.as_ref().filter(|_| by_token);
         let tokens = jwt.map(|jwt| {
-            crypto::install();
-            Tokens { wanted: jwt.clone(), issuer: Issuer::follow(jwt, pace, stop, tasks), seen: Seen::default() }
+            let same = before.and_then(|before| before.tokens.as_ref()).filter(|old| old.wanted == *jwt);
+            same.map(Arc::clone).unwrap_or_else(|| {
+                crypto::install();
+                let revoked = stop.child_token();
+                let issuer = Issuer::follow(jwt, pace, &revoked, tasks);
+                Arc::new(Tokens { revoked, wanted: jwt.clone(), issuer, seen: Seen::default() })
+            })
+        });
+        let everybody = (settings.mode == AuthMode::None).then(|| {
+            let same = before.and_then(|before| before.everybody.as_ref());
+            same.cloned().unwrap_or_else(|| (Principal::anonymous(), CancellationToken::new()))
         });
         Self {
-            everybody: (settings.mode == AuthMode::None).then(Principal::anonymous),
+            everybody,
             keys: settings.keys.iter().filter(|_| by_key).map(key).collect(),
             tokens,
             challenge: Challenge::new(jwt),
         }
     }
 
+    /// Takes back what `now` does not say.
+    pub(super) fn retire(&self, now: &Self) {
+        if let Some((_, revoked)) = self.everybody.as_ref().filter(|_| now.everybody.is_none()) {
+            revoked.cancel();
+        }
+        for key in self.keys.iter().filter(|key| now.keys.iter().all(|other| other.written != key.written)) {
+            key.revoked.cancel();
+        }
+        if let Some(tokens) = &self.tokens
+            && now.tokens.as_ref().is_none_or(|other| !Arc::ptr_eq(tokens, other))
+        {
+            tokens.revoked.cancel();
+        }
+    }
+
     /// Who sends these headers.
     pub(super) async fn check(&self, headers: &HeaderMap) -> Result<Entered, Denial> {
-        if let Some(everybody) = &self.everybody {
-            return Ok(Entered { principal: everybody.clone(), proof: Proof::default() });
+        if let Some((everybody, revoked)) = &self.everybody {
+            let proof = Proof { until: None, renewable: false, revoked: revoked.clone() };
+            return Ok(Entered { principal: everybody.clone(), proof });
         }
         let mut given = headers.get_all(AUTHORIZATION).iter();
         let (Some(given), more) = (given.next(), given.next()) else { return Err(Denial::Nothing) };
@@ -141,11 +184,12 @@ impl Auth {
 
     fn key(&self, hash: [u8; 32], now: SystemTime) -> Result<Entered, Denial> {
         // Hashes are compared, so how long it takes tells nothing of a key.
-        let key = self.keys.iter().find(|key| key.hash == hash).ok_or(Denial::Bad("it is not known"))?;
-        if key.expires.is_some_and(|end| end <= now) {
+        let key = self.keys.iter().find(|key| key.written.hash == hash).ok_or(Denial::Bad("it is not known"))?;
+        let until = key.written.expires;
+        if until.is_some_and(|end| end <= now) {
             return Err(Denial::Bad("it has expired"));
         }
-        let proof = Proof { until: key.expires, renewable: false };
+        let proof = Proof { until, renewable: false, revoked: key.revoked.clone() };
         Ok(Entered { principal: key.principal.clone(), proof })
     }
 
@@ -168,6 +212,14 @@ fn bearer(value: &str) -> Option<&str> {
 }
 
 impl Tokens {
+    fn entered(&self, entry: Entry) -> Result<Entered, Denial> {
+        if !entry.suffices {
+            return Err(Denial::Scope);
+        }
+        let proof = Proof { until: Some(entry.until), renewable: true, revoked: self.revoked.clone() };
+        Ok(Entered { principal: entry.principal, proof })
+    }
+
     async fn check(&self, text: &str, hash: [u8; 32], now: SystemTime) -> Result<Entered, Denial> {
         let no_keys = || Denial::NoKeys(self.issuer.pause());
         let mut known = self.issuer.known().await;
@@ -176,7 +228,7 @@ impl Tokens {
         }
         let mut keys = known.keys.clone().ok_or_else(no_keys)?;
         if let Some(entry) = self.seen.get(&hash, &keys, now) {
-            return entered(entry);
+            return self.entered(entry);
         }
         let mut found = token::check(text, &keys, &self.wanted, now);
         if matches!(found, Err(Bad::UnknownKey)) {
@@ -193,7 +245,7 @@ impl Tokens {
                 let (principal, until, suffices) = (good.principal, good.until, good.suffices);
                 let entry = Entry { principal, until, suffices, keys };
                 self.seen.put(hash, entry.clone());
-                entered(entry)
+                self.entered(entry)
             }
             Err(bad) => {
                 let why = match bad {
@@ -207,18 +259,9 @@ impl Tokens {
     }
 }
 
-fn entered(entry: Entry) -> Result<Entered, Denial> {
-    if !entry.suffices {
-        return Err(Denial::Scope);
-    }
-    let proof = Proof { until: Some(entry.until), renewable: true };
-    Ok(Entered { principal: entry.principal, proof })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::ApiKey;
 
     #[tokio::test]
     async fn aut4_a_key_gives_a_principal_until_it_expires() {
@@ -231,7 +274,7 @@ mod tests {
         let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
         let keys = vec![key("a", "one", None), key("b", "two", Some(now + hour)), key("c", "three", Some(now - hour))];
         let settings = AuthSettings { keys, ..AuthSettings::default() };
-        let auth = Auth::new(&settings, &KeyPace::default(), &CancellationToken::new(), &TaskTracker::new());
+        let auth = Auth::new(&settings, &KeyPace::default(), &CancellationToken::new(), &TaskTracker::new(), None);
         let who = async |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -258,7 +301,7 @@ mod tests {
     #[test]
     fn proofs_end_for_good_or_are_renewed() {
         let now = SystemTime::now();
-        let over = |until, renewable| Proof { until, renewable }.is_over(now);
+        let over = |until, renewable| Proof { until, renewable, ..Proof::default() }.is_over(now);
         assert!(over(Some(now), false) && !over(Some(now), true) && !over(None, false));
         assert!(!over(Some(now + Duration::from_secs(1)), false));
     }
