@@ -11,19 +11,7 @@ use super::full::{ERAS, Era, Full};
 use super::world::{World, server};
 
 fn rule(effect: Effect, target: &str) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: vec!["*".to_owned()],
-        target: vec![target.to_owned()],
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: "here".into(),
-    }
+    RuleSettings::new(effect, ["*"], [target], "here")
 }
 
 fn world(default: Effect, rules: Vec<RuleSettings>) -> World {
