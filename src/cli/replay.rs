@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 use super::exit::Exit;
 use super::who::{self, Then};
 use super::{Common, load, out};
-use crate::config::moment;
 use crate::config::settings::Settings;
 use crate::ident::{Kind, Principal};
+use crate::moment;
 use crate::policy::{Extent, Policy, Reason};
 use crate::protocol::method::Method;
 use crate::shown::shown_str;
@@ -159,7 +159,7 @@ fn replay(file: &Path, settings: &Settings, policy: &Policy, then: &Then, found:
             }
             continue;
         }
-        then.set(record["time"].as_str().and_then(moment));
+        then.set(record["time"].as_str().and_then(moment::parse));
         one(&record, &values, (settings, policy), found);
     }
     Ok(())
@@ -382,7 +382,7 @@ mod tests {
             let record = json!({"time": time, "principal": "user:42", "groups": [], "scopes": [scope], "server": "a",
                 "kind": "tool", "native": "t", "method": "tools/call", "verdict": verdict, "shape": shape(b"{}")});
             let mut found = Found::default();
-            then.set(moment(time));
+            then.set(moment::parse(time));
             one(&record, &[], (&settings, &policy), &mut found);
             assert_eq!(found.same, 1, "{record}");
         }

@@ -10,7 +10,7 @@ mod text;
 pub(super) mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::config::settings::{PinMode, ServerSettings, Settings, Start};
 use crate::daemon::Daemon;
 use crate::gateway::{self, Pace};
 use crate::ident::{Kind, ServerKey};
+use crate::moment;
 use crate::pins::artifact;
 use crate::pins::drift::EntryState;
 use crate::pins::launch::launch_hash;
@@ -180,17 +181,7 @@ pub(super) fn tools_of_others(
 
 /// The day, as the lock has it.
 pub(super) fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let days = i64::try_from(seconds / 86_400).unwrap_or(0) + 719_468;
-    // Years are counted from March, in eras of 400 of them.
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    moment::date(SystemTime::now())
 }
 
 /// Whether a gateway may start at all: `--locked`. `Err`: told, end so.

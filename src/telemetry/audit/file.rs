@@ -15,9 +15,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::chain::{Line, Link, hash_of};
 use super::names::{MAX_SLOTS, Names, Role, lock, open};
+use super::process;
 use super::record::push_member;
-use super::{moment, process};
 use crate::config::settings::AuditSettings;
+use crate::moment;
 use crate::protocol::json;
 
 /// A file that is longer is followed by another.
@@ -340,7 +341,8 @@ impl Found {
         };
         let link = Link { seq: line.seq, hash: Some(hash_of(last)) };
         let time = head.split(|b| *b == b'\n').next().and_then(|first| json::member(first, "time"));
-        let began = time.and_then(json::text_of).and_then(|time| moment::read(&time)).unwrap_or(SystemTime::UNIX_EPOCH);
+        let began =
+            time.and_then(json::text_of).and_then(|time| moment::parse(&time)).unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(Some(Self { chain, began: (began, first.seq), link, open, torn }))
     }
 }
