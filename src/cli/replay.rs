@@ -122,10 +122,7 @@ pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::
         Err(exit) => return Ok(exit),
     };
     let then = Then::default();
-    let policy = Policy::compile(&settings, &then.clock())
-        .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
-        .context("the rules cannot be compiled")?;
-    super::pins::approve(&settings, &policy);
+    let policy = load::policy(&settings, &then.clock())?;
     let mut found = Found::default();
     for file in files {
         replay(file, &settings, &policy, &then, &mut found).with_context(|| shown_str(&file.display().to_string()))?;

@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::{Common, load, out, pins, run};
 use crate::config::Flag;
 use crate::config::settings::LogFormat;
-use crate::daemon::{self, Ended, Inherited};
+use crate::daemon::{self, Inherited};
 
 /// Flags of `serve`.
 #[derive(clap::Args)]
@@ -12,12 +12,8 @@ pub(super) struct Args {
     /// Address and port to listen on, instead of http.listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Do not start unless there is a lock that has every configured server.
-    #[arg(long)]
-    locked: bool,
-    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
-    #[arg(long, conflicts_with = "locked")]
-    trust_on_first_use: bool,
+    #[command(flatten)]
+    demands: pins::Demands,
     #[command(flatten)]
     common: Common,
 }
@@ -37,14 +33,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for note in &loaded.serving.notes {
         tracing::warn!("{note}");
     }
-    if args.locked
-        && let Err(exit) = pins::insist(&loaded.settings)
-    {
-        return Ok(exit);
-    }
-    if args.trust_on_first_use
-        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
-    {
+    if let Err(exit) = args.demands.may(&args.common, &loaded.settings)? {
         return Ok(exit);
     }
     if loaded.settings.servers.is_empty() {
@@ -59,8 +48,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             out::say(&line.to_string());
         }
     };
-    Ok(match run::block_on(daemon::serve_http(loaded.settings, inherited, announce))?? {
-        Ended::Drained => Exit::Fine,
-        Ended::Interrupted => Exit::Interrupted,
-    })
+    Ok(run::block_on(daemon::serve_http(loaded.settings, inherited, announce))??.into())
 }

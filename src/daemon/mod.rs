@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::settings::{AdminSettings, HttpSettings, Settings};
 use crate::gateway::{EraMemory, Gateway, Pace, Processes};
 use crate::ident::Principal;
+use crate::policy::RulesError;
 use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
 use crate::upstream::stdio;
@@ -53,10 +54,8 @@ impl Daemon {
         let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit).map_err(|faults| {
-            let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            anyhow::anyhow!("{}", lines.join("\n"))
-        })?;
+        let gateway = Gateway::start_with(settings, connect, &memory, &tasks, audit)
+            .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
         Ok(Self { gateway, tasks, keeper, admin, closed: CancellationToken::new() })
     }
 

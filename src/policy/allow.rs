@@ -25,6 +25,11 @@ pub struct RulesError {
 }
 
 impl RulesError {
+    /// Several of them as one text, a line each.
+    pub fn all(faults: &[Self]) -> String {
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
     /// The same fault with its full key.
     pub(super) fn of_profile(self, profile: &str) -> Self {
         Self { key: format!("profiles.{profile}.tools.{}", self.key), ..self }

@@ -4,7 +4,7 @@
 
 pub(super) mod approve;
 pub(super) mod diff;
-pub(super) mod first;
+mod first;
 pub(super) mod lock;
 mod text;
 pub(super) mod verify;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::progress::Starting;
-use super::{out, run};
+use super::{Common, out, run};
 use crate::config::settings::{PinMode, ServerSettings, Settings, Start};
 use crate::daemon::Daemon;
 use crate::gateway::{self, Pace};
@@ -30,6 +30,27 @@ use crate::pins::observed::{Memory, Observed};
 use crate::pins::review;
 use crate::policy::Policy;
 use crate::shown::shown_str;
+
+/// Flags of commands that start a gateway for hosts.
+#[derive(clap::Args)]
+pub(super) struct Demands {
+    /// Do not start unless there is a lock that has every configured server.
+    #[arg(long)]
+    locked: bool,
+    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
+    #[arg(long, conflicts_with = "locked")]
+    trust_on_first_use: bool,
+}
+
+impl Demands {
+    /// Whether a gateway may start. `Err` inside means: told, end so.
+    pub(super) fn may(&self, common: &Common, settings: &Settings) -> anyhow::Result<Result<(), Exit>> {
+        if self.locked {
+            return Ok(insist(settings));
+        }
+        if self.trust_on_first_use { first::trust(common, settings) } else { Ok(Ok(())) }
+    }
+}
 
 /// What a look at running servers found.
 pub(super) struct Seen {
@@ -185,7 +206,7 @@ pub(super) fn today() -> String {
 }
 
 /// Whether a gateway may start at all: `--locked`. `Err`: told, end so.
-pub(super) fn insist(settings: &Settings) -> Result<(), Exit> {
+fn insist(settings: &Settings) -> Result<(), Exit> {
     let Some(lock) = read_lock(settings)? else {
         out::say(&format!("onegate: there is no {}, which --locked asks for", settings.pins.lock.display()));
         return Err(Exit::LockInvalid);
