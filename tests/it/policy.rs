@@ -30,12 +30,6 @@ fn setup() -> Setup {
     Setup::new().server("a", json!({"tool_count": 3})).raw(POLICY)
 }
 
-fn json_of(setup: &Setup, command: &[&str]) -> (Option<i32>, Value) {
-    let output = setup.output(command);
-    let value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{}{}", output.out, output.err));
-    (output.code, value)
-}
-
 #[test]
 fn explain_says_what_decides_and_what_is_left() {
     let setup = setup();
@@ -48,7 +42,7 @@ fn explain_says_what_decides_and_what_is_left() {
         (&["--as", "key:eve", "--group", "dev", "--args", r#"{"path":"/srv"}"#], 0, "allow", Value::Null),
     ] {
         let command = [&["explain", target, "--json"], more].concat();
-        let (code, told) = json_of(&setup, &command);
+        let (code, told) = setup.json(&command);
         assert_eq!((code, &told["decision"]), (Some(exit), &json!(decision)), "{more:?}: {told}");
         assert_eq!(told["reason"], reason, "{told}");
         assert_eq!(told["rules"].as_array().unwrap().len(), 2);
@@ -90,7 +84,7 @@ fn a_table_of_decisions_is_tested() {
 #[test]
 fn tools_and_call_speak_for_a_principal() {
     let setup = setup();
-    let (_, listed) = json_of(&setup, &["tools", "--json", "--as", "key:ann", "--hidden"]);
+    let (_, listed) = setup.json(&["tools", "--json", "--as", "key:ann", "--hidden"]);
     let natives = |list: &str| -> Vec<_> {
         listed[list].as_array().unwrap().iter().map(|item| item["native"].as_str().unwrap().to_owned()).collect()
     };
