@@ -107,6 +107,33 @@ fn tools_and_call_speak_for_a_principal() {
     }
 }
 
+#[test]
+fn what_is_configured_and_nobody_lists_is_told_once() {
+    let slips = "[servers.a.override.gone]\nhide = true\n[[policy.rule]]\neffect = \"deny\"\ntarget = [\"a/tool/t999\"]\n\
+                 [servers.b]\ncommand = \"onegate-nobody-has-this\"\n[servers.b.override.unknown]\nhide = true\n";
+    let setup = || {
+        let lists = "tools = { deny = [\"nothing\"] }\n[servers.a.override.t001]\nhide = true";
+        let acts = json!({"t000": {"do": "change"}});
+        Setup::new().server_with("a", json!({"tool_count": 3, "acts": acts}), lists).raw(POLICY).raw(slips)
+    };
+    let told = ["servers.a.override: \"gone\"", "servers.a.tools: \"nothing\"", "\"a/tool/t999\""];
+    let judge = |err: &str| {
+        for told in told {
+            assert_eq!(err.matches(&format!("{told} matches nothing")).count(), 1, "{told}: {err}");
+        }
+        assert_eq!(err.matches("matches nothing").count(), told.len(), "{err}");
+    };
+    judge(&setup().output(&["tools"]).err);
+    let mut host = setup().open(Era::Modern);
+    host.tools_count(1);
+    host.tools_count(1);
+    host.wait_stderr("matches nothing");
+    // What went away is told when it does.
+    host.call("a__t000", r#"{"path":"/srv/x"}"#);
+    host.wait_stderr("\"a/tool/t000\" matches nothing");
+    judge(&host.last_words().replace("\"a/tool/t000\" matches nothing", ""));
+}
+
 const TOKEN: &str = "a-token-of-this-laptop-that-nobody-guesses";
 
 /// Its entry in the configuration.
