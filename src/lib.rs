@@ -15,7 +15,7 @@
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
 //! | 3 | [`adopt`] | moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
-//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
+//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`moment`] | the MCP language; checked names; patterns over names; the calendar |
 
 pub mod adopt;
 pub mod caller;
@@ -26,6 +26,7 @@ pub mod daemon;
 pub mod downstream;
 pub mod gateway;
 pub mod ident;
+pub mod moment;
 pub mod pattern;
 pub mod pins;
 pub mod policy;

@@ -22,4 +22,5 @@ pub mod secrets;
 pub mod server;
 pub mod store;
 mod text;
+pub mod token;
 pub mod undo;

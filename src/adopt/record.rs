@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::install::Refused;
 use super::store;
+use super::token::Named;
 
 /// What is remembered of an installation.
 #[derive(Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub(super) struct Record {
     pub made_folders: Vec<PathBuf>,
     /// Entries that were taken out because they are behind us.
     pub replaced: Vec<(String, serde_json::Value)>,
+    /// Whom it speaks for.
+    #[serde(default)]
+    pub named: Option<Named>,
 }
 
 /// What is remembered, and what was there before.

@@ -34,6 +34,7 @@ pub fn uninstall(
         moved: Vec::new(),
         beside: Vec::new(),
         notes: Vec::new(),
+        named: remembered.as_ref().and_then(|(record, _)| record.named.clone()),
         after: seen.content.clone(),
         seen,
         record: None,

@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::{Common, load, out};
 use crate::config;
+use crate::moment;
 use crate::shown::{shown, shown_str};
 use crate::telemetry::audit::chain::spelled;
+use crate::telemetry::audit::family;
 use crate::telemetry::audit::verify::{End, Lines, Remark, Report, verify};
-use crate::telemetry::audit::{family, moment};
 
 /// How often `--follow` looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -299,7 +300,7 @@ struct Count {
 }
 
 fn top(files: &[PathBuf], by: By, since: Option<Duration>, as_json: bool) -> anyhow::Result<Exit> {
-    let from = since.and_then(|since| SystemTime::now().checked_sub(since)).map(moment).unwrap_or_default();
+    let from = since.and_then(|since| SystemTime::now().checked_sub(since)).map(moment::text).unwrap_or_default();
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let (mut lost, mut unread) = (0, 0);
     for file in files {

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::daemon::Ended;
+
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
@@ -19,6 +21,15 @@ pub(super) enum Exit {
     LockInvalid,
     /// A person interrupted.
     Interrupted,
+}
+
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Drained => Self::Fine,
+            Ended::Interrupted => Self::Interrupted,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

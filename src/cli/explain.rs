@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::who::{self, As, Wanted};
 use super::{Common, call, load, out};
 use crate::ident::Principal;
-use crate::policy::{Clock, Explanation, Policy, RuleNote};
+use crate::policy::{Clock, Explanation, RuleNote};
 use crate::shown::shown_str;
 
 /// Flags of `explain`.
@@ -48,9 +48,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(Ok(call)) => Some(call.arguments().unwrap_or(b"{}").to_vec()),
         Some(Err(why)) => return usage(why),
     };
-    let policy = Policy::compile(&settings, &Clock::wall())
-        .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
-    super::pins::approve(&settings, &policy);
+    let policy = load::policy(&settings, &Clock::wall())?;
     let pin = match &target {
         Wanted::Item((server, kind, native)) => super::pins::pin_of(&settings, *server, *kind, native),
         Wanted::Capability(..) => serde_json::Value::Null,

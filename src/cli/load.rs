@@ -7,6 +7,7 @@ use super::{Common, ask, out};
 use crate::config::settings::Settings;
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::daemon::{Fresh, Reload};
+use crate::policy::{Clock, Policy, RulesError};
 use crate::shown::shown_str;
 use crate::telemetry;
 
@@ -87,6 +88,15 @@ pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<()
             Err(format!("no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")))
         }
     }
+}
+
+/// The policy of a configuration, with what was approved.
+pub(super) fn policy(settings: &Settings, clock: &Clock) -> anyhow::Result<Policy> {
+    let policy = Policy::compile(settings, clock)
+        .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))
+        .context("the rules cannot be compiled")?;
+    super::pins::approve(settings, &policy);
+    Ok(policy)
 }
 
 /// `1 server`, `2 servers`.

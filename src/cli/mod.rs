@@ -16,6 +16,7 @@ mod import;
 mod install;
 mod key;
 mod load;
+mod named;
 mod out;
 mod own_file;
 mod pins;

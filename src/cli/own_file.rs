@@ -23,9 +23,14 @@ pub(super) struct OwnFile {
 impl OwnFile {
     /// The file that the commands would use; `create` gives one that is not there yet.
     pub(super) fn find(common: &Common, create: bool) -> anyhow::Result<Self> {
+        Self::of(&common.config, create)
+    }
+
+    /// The same where the files are named otherwise than by the usual flag.
+    pub(super) fn of(files: &[PathBuf], create: bool) -> anyhow::Result<Self> {
         let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
-        options.files.clone_from(&common.config);
-        let path = match common.config.last() {
+        options.files = files.to_vec();
+        let path = match files.last() {
             Some(path) => options.cwd.join(path),
             None => search(&options, create)?,
         };
@@ -43,6 +48,11 @@ impl OwnFile {
         let text = String::from_utf8(seen.content.clone().unwrap_or_default())
             .map_err(|_| anyhow::anyhow!("{} is not UTF-8", path.display()))?;
         Ok(Self { seen, path, text, options })
+    }
+
+    /// Where it is, links followed.
+    pub(super) fn real(&self) -> PathBuf {
+        self.path.canonicalize().unwrap_or_else(|_| self.path.clone())
     }
 
     /// Its folder: what relative paths in it are relative to.

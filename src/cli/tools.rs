@@ -78,7 +78,6 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
 
 fn show(args: &Args, gateway: &Gateway, who: &Principal) -> anyhow::Result<()> {
     let catalogue = gateway.catalogue(gateway.sight(who, 0));
-    tell_unmatched(&catalogue, gateway);
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
@@ -93,14 +92,6 @@ fn show(args: &Args, gateway: &Gateway, who: &Principal) -> anyhow::Result<()> {
         out::text(&format!("\nhidden:\n{}", out::table(&hidden, &[])))?;
     }
     Ok(())
-}
-
-/// Says which rules are about nothing that there is: a slip of the pen in a deny rule denies nothing.
-fn tell_unmatched(catalogue: &Catalogue, gateway: &Gateway) {
-    let all: Vec<_> = items(catalogue).map(|item| (item.server, item.kind, item.native)).collect();
-    for (place, pattern) in gateway.policy().unmatched(&all) {
-        tracing::warn!("{place}: {:?} matches nothing that the servers list", shown_str(&pattern));
-    }
 }
 
 /// All items, kind by kind.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -27,6 +27,7 @@ use crate::downstream::{Apart, Change, Event, Listing, Offers};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Class, Policy};
 use crate::protocol::version::Era;
+use crate::shown::shown_str;
 
 /// How long hosts wait for servers that never listed, once (§9).
 pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
@@ -43,6 +44,8 @@ const MAX_TOLD: usize = 20;
 /// Longest instructions of one server, and of all (CAP-3).
 const MAX_INSTRUCTIONS: usize = 2 << 10;
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
+/// Catalogues of classes that are kept, at most: the one unused longest goes, and is built again for who looks.
+const MAX_BUILT: usize = 256;
 /// Catalogues that are kept for hosts in the middle of a list, and for how long (PAG-4).
 const MAX_KEPT: usize = 8;
 const KEPT_FOR: Duration = Duration::from_secs(300);
@@ -71,6 +74,8 @@ pub(super) struct Lists {
     shows: ArcSwap<Vec<Arc<Show>>>,
     /// How many profiles there are.
     profiles: usize,
+    /// Counts looks at what classes see.
+    looks: AtomicU64,
     /// Which sight a class has through a profile, where there are classes.
     sights: ArcSwap<HashMap<(usize, Class), Sight>>,
     /// Counts changes of the parts.
@@ -85,6 +90,8 @@ pub(super) struct Lists {
     deadline: OnceLock<Instant>,
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
+    /// What the configuration names and nobody lists, as it was told last: where it stands, and the name.
+    unmatched: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// What a class of principals sees through a profile, by its place among all that were asked for.
@@ -94,9 +101,12 @@ pub struct Sight(pub(super) usize);
 /// What a profile shows to a class.
 struct Show {
     view: View,
-    current: ArcSwap<Catalogue>,
+    /// Nothing until somebody looks, and when nobody did for long; given and taken away with the parts held.
+    current: ArcSwapOption<Catalogue>,
     /// `current` is behind the parts.
     stale: AtomicBool,
+    /// The number of the last look; profiles are not counted, as they always stay.
+    looked: AtomicU64,
     changes: watch::Sender<Seen>,
 }
 
@@ -107,10 +117,9 @@ struct Kept {
 }
 
 impl Show {
-    fn new(view: View, stale: AtomicBool) -> Self {
-        let empty = Catalogue::empty();
-        let changes = watch::Sender::new(Seen::of(&empty));
-        Self { view, current: ArcSwap::from_pointee(empty), stale, changes }
+    fn new(view: View) -> Self {
+        let changes = watch::Sender::new(Seen::of(&Catalogue::empty()));
+        Self { view, current: ArcSwapOption::empty(), stale: AtomicBool::new(true), looked: AtomicU64::new(0), changes }
     }
 }
 
@@ -271,14 +280,16 @@ impl Lists {
         before: Option<&Self>,
     ) -> Self {
         let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
-        let show = |view| Arc::new(Show::new(view, AtomicBool::new(before.is_some())));
+        let show = |view| Arc::new(Show::new(view));
         let settled = settled(&parts);
+        let told = before.map(|before| before.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone());
         Self {
             places,
             pins,
             budget,
             profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
+            looks: AtomicU64::new(0),
             sights: ArcSwap::default(),
             version: AtomicU64::new(0),
             phase: AtomicU64::new(policy.phase().number()),
@@ -287,6 +298,7 @@ impl Lists {
             settled: watch::Sender::new(settled),
             deadline: OnceLock::new(),
             kept: Mutex::default(),
+            unmatched: Mutex::new(told.unwrap_or_default()),
         }
     }
 
@@ -297,6 +309,9 @@ impl Lists {
             // What is there already is no change.
             let seen = Seen::of(&self.catalogue(sight));
             self.shows.load()[sight.0].changes.send_replace(seen);
+        }
+        if *self.settled.borrow() == [self.places.len(); 4] {
+            self.tell_unmatched();
         }
     }
 
@@ -365,6 +380,9 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
+                    if *self.settled.borrow() == [self.places.len(); 4] {
+                        self.tell_unmatched();
+                    }
                     // Catalogues that nobody waits to hear of are built when somebody looks.
                     let heard = |(_, show): &(usize, &Arc<Show>)| show.changes.receiver_count() > 0;
                     for (sight, show) in self.shows.load().iter().enumerate().filter(heard) {
@@ -438,11 +456,41 @@ impl Lists {
             self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
         }
         drop(parts);
+        let all = [self.places.len(); 4];
+        if settled == all && *self.settled.borrow() != all {
+            self.tell_unmatched();
+        }
         self.settled.send_replace(settled);
         if let Some((looked, kind)) = looked_at {
             looked.mark(kind);
         }
         taken
+    }
+
+    /// Says what the configuration names and no server lists: a slip of the pen in a deny rule denies nothing. Each is
+    /// told once, for as long as that is so.
+    fn tell_unmatched(&self) {
+        let listed: Vec<_> = {
+            let parts = self.parts();
+            let lists =
+                parts.iter().enumerate().flat_map(|(server, part)| part.lists.iter().map(move |list| (server, list)));
+            lists.filter_map(|(server, list)| Some((server, list.live.clone()?))).collect()
+        };
+        let items =
+            listed.iter().flat_map(|(server, list)| list.natives().map(|native| (*server, list.kind(), native)));
+        let items: Vec<_> = items.collect();
+        let mut found: BTreeSet<_> = self.policy.unmatched(&items).into_iter().collect();
+        let of_tools = listed.iter().filter(|(_, list)| list.kind() == Kind::Tool && !list.is_empty());
+        for (place, list) in of_tools.map(|(server, list)| (&self.places[*server], list)) {
+            let natives: BTreeSet<_> = list.natives().collect();
+            let slips = place.overrides.iter().filter(|change| !natives.contains(&*change.native));
+            found.extend(slips.map(|change| (format!("servers.{}.override", place.key), change.native.clone())));
+        }
+        let mut told = self.unmatched.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, name) in found.difference(&told) {
+            tracing::warn!("{place}: {:?} matches nothing that the servers list", shown_str(name));
+        }
+        *told = found;
     }
 
     /// Asks the pins of a server anew.
@@ -497,7 +545,7 @@ impl Lists {
             let view = shows[profile].view.to_class(class, &self.policy, self.places.len());
             let sight = Sight(shows.len());
             let mut grown = Vec::clone(&shows);
-            grown.push(Arc::new(Show::new(view, AtomicBool::new(true))));
+            grown.push(Arc::new(Show::new(view)));
             self.shows.store(Arc::new(grown));
             let mut more = HashMap::clone(&known);
             more.insert((profile, class), sight);
@@ -532,13 +580,35 @@ impl Lists {
         self.turn();
         let shows = self.shows.load();
         let show = &shows[sight.0];
-        if show.stale.load(Ordering::Acquire) {
-            let parts = self.parts();
-            if show.stale.swap(false, Ordering::AcqRel) {
-                show.current.store(Arc::new(self.merge(&parts, &show.view, |_, _| None)));
-            }
+        if sight.0 >= self.profiles {
+            show.looked.store(self.looks.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        show.current.load_full()
+        if !show.stale.load(Ordering::Acquire)
+            && let Some(current) = show.current.load_full()
+        {
+            return current;
+        }
+        let parts = self.parts();
+        let is_stale = show.stale.swap(false, Ordering::AcqRel);
+        if let Some(current) = show.current.load_full().filter(|_| !is_stale) {
+            return current;
+        }
+        let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
+        show.current.store(Some(Arc::clone(&built)));
+        if sight.0 >= self.profiles {
+            self.forget_unused();
+        }
+        built
+    }
+
+    /// Lets go of what classes saw that nobody looked at for longest; the parts are held.
+    fn forget_unused(&self) {
+        let shows = self.shows.load();
+        let built = || shows[self.profiles..].iter().filter(|show| show.current.load().is_some());
+        for _ in MAX_BUILT..built().count() {
+            let oldest = built().min_by_key(|show| show.looked.load(Ordering::Relaxed));
+            oldest.inspect(|show| show.current.store(None));
+        }
     }
 
     /// The same with these in the place of what servers list to all.
@@ -773,3 +843,7 @@ fn holds_for(era: Era, ttl: Option<Duration>, tells_changes: bool) -> Duration {
 fn cut(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
+
+#[cfg(test)]
+#[path = "lists_tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use crate::pins::observed::Memory;
 use crate::pins::review;
 
 /// Makes the lock, and says what was trusted. `Err` inside means: told, end so.
-pub(in crate::cli) fn trust(common: &Common, settings: &Settings) -> anyhow::Result<Result<(), Exit>> {
+pub(super) fn trust(common: &Common, settings: &Settings) -> anyhow::Result<Result<(), Exit>> {
     let path = &settings.pins.lock;
     match Lock::read(path) {
         Ok(None) => {}
