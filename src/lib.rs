@@ -15,7 +15,7 @@
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
 //! | 3 | [`adopt`] | moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
-//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
+//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`whole`] | the MCP language; checked names; foreign text; patterns over names; files written whole |
 
 pub mod adopt;
 pub mod caller;
@@ -34,3 +34,4 @@ pub mod shown;
 pub mod telemetry;
 pub mod transport;
 pub mod upstream;
+pub mod whole;

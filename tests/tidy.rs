@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 18] = [
+const FLOORS: [(&str, u8); 19] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -25,6 +25,7 @@ const FLOORS: [(&str, u8); 18] = [
     ("ident", 1),
     ("pattern", 1),
     ("shown", 1),
+    ("whole", 1),
 ];
 
 /// Pairs that do not know each other although one is higher.

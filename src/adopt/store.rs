@@ -1,11 +1,13 @@
-//! Files written whole or not at all, and only over what was read before.
+//! Files of others that are written over: only over what was read before, and whole ([`whole`]).
 //!
 //! Links are followed, the mode stays, a file that changed meanwhile is left alone. Knows no format. Called by `install`,
 //! and by `cli` for our own files.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use crate::whole;
 
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +73,8 @@ impl Seen {
         self.check()?;
         let made = folders(self.path.parent().unwrap_or(Path::new("/")), 0o755)?;
         match &self.content {
-            Some(_) => {
-                let kind = std::fs::metadata(&self.path)?;
-                put_as(&self.path, content, kind.permissions().mode() & 0o7777, Some((kind.uid(), kind.gid())))?;
-            }
-            None => put(&self.path, content, 0o600)?,
+            Some(_) => whole::rewrite(&self.path, content)?,
+            None => whole::replace(&self.path, content, 0o600)?,
         }
         Ok(made)
     }
@@ -103,36 +102,6 @@ pub(super) fn folders(folder: &Path, mode: u32) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Writes a file beside and renames it, so that a reader sees all of it or none.
-pub(super) fn put(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    put_as(path, content, mode, None)
-}
-
-/// The same for a file that stays its owner's: root edits for others too.
-fn put_as(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.onegate-{}", std::process::id()));
-    let written =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).and_then(|mut file| {
-            file.write_all(content)?;
-            let own = file.metadata()?;
-            if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
-                let given = std::os::unix::fs::fchown(&file, Some(user), Some(group));
-                // A group that we are not of is lost with the old file; an owner never is.
-                if user != own.uid() {
-                    given?;
-                }
-            }
-            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-            file.sync_all()
-        });
-    let done = written.and_then(|()| std::fs::rename(&part, path));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    done
-}
-
 /// Writes what was lifted out of a host's file into the folder of secrets beside the configuration: 0700, each file 0600.
 /// One that is there already with the same content stays.
 pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<PathBuf>, NotWritten> {
@@ -148,7 +117,7 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
         // A project's folder is soon in a repository; what somebody says there himself stays.
         let ignore = folder.join(".gitignore");
         if std::fs::symlink_metadata(&ignore).is_err() {
-            put(&ignore, b"*\n", 0o600)?;
+            whole::replace(&ignore, b"*\n", 0o600)?;
         }
     }
     let mut written = Vec::new();
@@ -163,7 +132,7 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
                     io::Error::other(format!("{} is there already, with another content", path.display())).into()
                 );
             }
-            Err(_) => put(&path, content.as_bytes(), 0o600)?,
+            Err(_) => whole::replace(&path, content.as_bytes(), 0o600)?,
         }
         written.push(path);
     }

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use super::artifact::{Artifact, ArtifactKind};
 use super::canonical::NotCanonical;
 use super::facet::{Hash, Hashes, capabilities_hash, instructions_hash};
-use super::lock::{Announced, edit};
+use super::lock::Announced;
 use crate::ident::{Kind, ServerKey};
+use crate::whole;
 
 /// What a server was last seen to be.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +73,7 @@ impl Memory {
     pub fn note(&self, key: &ServerKey, observed: &Observed) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         // Definitions may be nobody else's business.
-        edit::replace(&self.file(key), as_json(observed).to_string().as_bytes(), 0o600)
+        whole::replace(&self.file(key), as_json(observed).to_string().as_bytes(), 0o600)
     }
 
     /// What a server was last seen to be; nothing where it never was.
