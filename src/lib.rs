@@ -11,9 +11,9 @@
 //! | 6 | [`gateway`] | the only room that knows both sides |
 //! | 5 | [`downstream`], [`catalog`] | one isolated client per server; what exists for whom |
 //! | 4 | [`policy`] | decisions, pure |
+//! | 4 | [`adopt`] | moving in from hosts and out again |
 //! | 3 | [`pins`] | the lock, and what it says of what servers list |
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
-//! | 3 | [`adopt`] | moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`whole`] | the MCP language; checked names; foreign text; patterns over names; files written whole |
 

@@ -191,8 +191,8 @@ impl Pinned {
     }
 
     fn find_quarantine(site: &Site, observed: &Observed, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
-        if let Some(why) = site.reference.as_ref().and_then(|reference| reference.floating.clone()) {
-            return Some(Quarantine::Floating(why));
+        if let Some(why) = site.reference.as_ref().and_then(|reference| reference.floating.as_ref()) {
+            return Some(Quarantine::Floating(why.to_string()));
         }
         let lock = match lock {
             Err(fault) => return Some(Quarantine::Lock(fault.clone())),

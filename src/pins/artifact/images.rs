@@ -2,7 +2,7 @@
 //!
 //! Knows words only: neither what is pulled nor what a registry has. Called by [`super::programs`].
 
-use super::{ArtifactKind, Reference};
+use super::{ArtifactKind, Floating, Reference};
 use crate::shown::shown_str;
 
 /// Options of `run` that take no value.
@@ -85,8 +85,10 @@ pub(super) fn container(args: &[&str]) -> Option<Reference> {
         Some(digest) => reference.digest = Some(digest.to_owned()),
         None => {
             let name = shown_str(image);
-            reference.floating =
-                Some(format!("the image `{name}` is named without its digest; write `{name}@sha256:…`"));
+            reference.floating = Some(Floating::new(
+                format!("the image `{name}` is named without its digest"),
+                format!("write `{name}@sha256:…`"),
+            ));
         }
     }
     Some(reference)

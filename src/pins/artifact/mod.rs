@@ -11,6 +11,7 @@ mod programs;
 mod runners;
 mod scripts;
 
+use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -96,6 +97,28 @@ impl Artifact {
     }
 }
 
+/// Why what is launched may be something else tomorrow: no exact version, a tag, a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Floating {
+    /// What is wrong.
+    pub why: String,
+    /// What helps; empty where nothing does that is simple to say.
+    pub remedy: String,
+}
+
+impl Floating {
+    fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { why: why.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Floating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, remedy } = self;
+        if remedy.is_empty() { f.write_str(why) } else { write!(f, "{why}; {remedy}") }
+    }
+}
+
 /// How a launch refers to what is launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
@@ -107,8 +130,8 @@ pub struct Reference {
     pub version: Option<String>,
     /// The digest that is written in it.
     pub digest: Option<String>,
-    /// Why it may be something else tomorrow: no exact version, a tag, a range.
-    pub floating: Option<String>,
+    /// Why it may be something else tomorrow, if so.
+    pub floating: Option<Floating>,
     /// Whose content is hashed.
     files: Vec<PathBuf>,
     level: u8,
@@ -123,7 +146,8 @@ pub fn reference(reach: &Reach) -> Reference {
             let host = remote.url.host_str().unwrap_or_default();
             let local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
             if remote.url.scheme() != "https" && !local {
-                reference.floating = Some("its address is not https, so anybody on the way can answer".to_owned());
+                reference.floating =
+                    Some(Floating::new("its address is not https, so anybody on the way can answer", ""));
             }
             reference
         }
@@ -200,10 +224,11 @@ fn hide(launch: &Launch, reference: &mut Reference) {
     let name = masked(&reference.name);
     let version = reference.version.as_deref().map(masked);
     let named = name != reference.name || version != reference.version;
-    let floating = reference.floating.as_deref().map(masked);
+    let floating =
+        reference.floating.take().map(|Floating { why, remedy }| Floating::new(masked(&why), masked(&remedy)));
     (reference.name, reference.version, reference.floating) = (name, version, floating);
     if named && matches!(reference.kind, ArtifactKind::Npm | ArtifactKind::Pypi) && reference.floating.is_none() {
-        reference.floating = Some("its package or version comes out of a reference; write it out".to_owned());
+        reference.floating = Some(Floating::new("its package or version comes out of a reference", "write it out"));
     }
 }
 
@@ -238,7 +263,7 @@ mod tests {
     fn e_09_what_is_resolved_counts_and_not_what_is_written() {
         let mut launch = launch("${env:NPX:-npx} -y x");
         launch.program = PathBuf::from("/usr/bin/npx");
-        assert!(of_launch(&launch).floating.unwrap().contains("`x` has no exact version"));
+        assert!(of_launch(&launch).floating.unwrap().to_string().contains("`x` has no exact version"));
     }
 
     #[test]
@@ -250,7 +275,7 @@ mod tests {
             of_launch(&launch)
         };
         let found = with("docker run s3cret", r#"{"args":["run","${env:T}"]}"#);
-        assert!(found.name == "[secret]" && !found.floating.unwrap().contains("s3cret"));
+        assert!(found.name == "[secret]" && !found.floating.unwrap().to_string().contains("s3cret"));
         let found = with("npx s3cret@1.2.3", r#"{"args":["${env:T}@1.2.3"]}"#);
         assert!(found.name == "[secret]" && found.floating.is_some());
         let found = with("npx x@1.2.3 s3cret", r#"{"args":["x@1.2.3","${env:T}"]}"#);

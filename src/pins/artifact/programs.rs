@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::runners::{self, NPM_VALUES, PYPI_VALUES};
 use super::scripts::{self, INTERPRETERS};
-use super::{ArtifactKind, Reference, images};
+use super::{ArtifactKind, Floating, Reference, images};
 
 /// What only hands on to another program, its own content says nothing: its name, options that take nothing, options that
 /// take a value, and how many words of its own come before that program.
-const WRAPPERS: [(&str, &[&str], &[&str], usize); 13] = [
+const WRAPPERS: [(&str, &[&str], &[&str], usize); 14] = [
+    ("cmd", &["/c", "/C"], &[], 0),
     ("env", &["-i", "--ignore-environment", "-"], &["-u", "--unset"], 0),
     ("nice", &[], &["-n", "--adjustment"], 0),
     ("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
@@ -55,7 +56,7 @@ pub(super) struct Words<'a> {
 /// The name of a file, without the endings of programs.
 pub(super) fn file_name(path: &Path) -> String {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    name.trim_end_matches(".exe").trim_end_matches(".cmd").to_owned()
+    [".exe", ".cmd", ".bat", ".ps1"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned()
 }
 
 /// What these words refer to; `depth`: how many wrappers stand around them.
@@ -148,7 +149,7 @@ fn after<'t>(args: &[&'t str], words: &[&[&str]], values: &[&str]) -> Option<Vec
 fn untold(words: &Words<'_>) -> Reference {
     let mut reference = Reference::new(ArtifactKind::Binary, words.command, 0);
     reference.files = vec![words.program.clone()];
-    reference.floating = Some("it cannot be told what it runs; start that program itself".to_owned());
+    reference.floating = Some(Floating::new("it cannot be told what it runs", "start that program itself"));
     reference
 }
 

@@ -3,7 +3,7 @@
 //! Knows words only: neither what is installed nor what a registry has. Called by [`super::programs`].
 
 use super::programs::{Words, here};
-use super::{ArtifactKind, Reference};
+use super::{ArtifactKind, Floating, Reference};
 use crate::shown::shown_str;
 
 /// The arguments of a runner: which options take a value, and which name packages.
@@ -59,7 +59,7 @@ pub(super) fn npm(args: &[&str]) -> Reference {
     let own = args.iter().take_while(|arg| Some(**arg) != first);
     if own.copied().any(|arg| ["-c", "--call"].contains(&arg.split_once('=').map_or(arg, |(option, _)| option))) {
         let mut reference = Reference::new(ArtifactKind::Npm, packages.join(", "), 0);
-        reference.floating = Some("it runs a text of commands".to_owned());
+        reference.floating = Some(Floating::new("it runs a text of commands", ""));
         return reference;
     }
     if packages.is_empty() {
@@ -170,12 +170,19 @@ fn together<'t>(
     let mut reference = Reference::new(kind, names.join(", "), 1);
     match read.iter().find(|(_, version)| version.is_none()) {
         Some((name, _)) => {
-            let remedy = if kind == ArtifactKind::Npm { "@1.2.3" } else { "==1.2.3" };
+            let (is_named, remedy) =
+                if kind == ArtifactKind::Npm { (is_npm_name(name), "@1.2.3") } else { (is_pypi_name(name), "==1.2.3") };
             let name = shown_str(name);
-            reference.floating =
-                Some(format!("`{name}` has no exact version; write `{name}{remedy}`, with a version of it"));
+            reference.floating = Some(if is_named {
+                Floating::new(
+                    format!("`{name}` has no exact version"),
+                    format!("write `{name}{remedy}`, with a version of it"),
+                )
+            } else {
+                Floating::new(format!("`{name}` is no package of a registry, so no version of it is exact"), "")
+            });
         }
-        None if read.is_empty() => reference.floating = Some("it names no package".to_owned()),
+        None if read.is_empty() => reference.floating = Some(Floating::new("it names no package", "")),
         None => {
             let versions: Vec<_> = read.iter().filter_map(|(_, version)| *version).collect();
             reference.version = Some(versions.join(", "));
@@ -225,6 +232,11 @@ mod tests {
             ("npx x@npm:y@1.2.3", Npm, "x", None),
             ("npx --registry https://r.invalid x@1.2.3", Npm, "x", Some("1.2.3")),
             ("npx", Npm, "", None),
+            ("npx @scope/server@latest", Npm, "@scope/server", None),
+            ("npx server@1", Npm, "server", None),
+            ("/usr/local/bin/npx.cmd server", Npm, "server", None),
+            ("cmd /c npx server", Npm, "server", None),
+            ("cmd /c npx server@1.2.3", Npm, "server", Some("1.2.3")),
             ("bunx x@1.2.3", Npm, "x", Some("1.2.3")),
             ("pnpm dlx x@1.2.3", Npm, "x", Some("1.2.3")),
             ("yarn dlx x", Npm, "x", None),
@@ -234,6 +246,8 @@ mod tests {
             ("uvx mcp-x@1.2", Pypi, "mcp-x", Some("1.2")),
             ("uvx mcp-x@latest", Pypi, "mcp-x", None),
             ("uvx mcp-x>=1.2", Pypi, "mcp-x", None),
+            ("uvx --from pkg>=1 server", Pypi, "pkg", None),
+            ("pipx run server==1.0", Pypi, "server", Some("1.0")),
             ("uvx mcp-x==1.*", Pypi, "mcp-x", None),
             ("uvx --python 3.12 --from mcp-x[cli]==1.2 serve", Pypi, "mcp-x[cli]", Some("1.2")),
             ("uvx --from=mcp-x==1.2 --with y serve", Pypi, "mcp-x, y", None),
@@ -245,6 +259,18 @@ mod tests {
             ("pipx run x", Pypi, "x", None),
         ] {
             check(words, kind, name, version, version.is_none());
+        }
+    }
+
+    #[test]
+    fn what_helps_is_said_where_anything_does() {
+        for (words, remedy) in [
+            ("npx @a/b@latest", "write `@a/b@1.2.3`, with a version of it"),
+            ("uvx b", "write `b==1.2.3`, with a version of it"),
+            ("docker run r:5000/b:1", "write `r:5000/b:1@sha256:…`"),
+            ("npx ./here", ""),
+        ] {
+            assert_eq!(of_launch(&launch(words)).floating.unwrap().remedy, remedy, "{words}");
         }
     }
 
