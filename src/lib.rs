@@ -15,7 +15,7 @@
 //! | 3 | [`pins`] | the lock, and what it says of what servers list |
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
-//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`whole`] | the MCP language; checked names; foreign text; patterns over names; files written whole |
+//! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`whole`], [`hunks`] | the MCP language; checked names; foreign text; patterns over names; files written whole; differences |
 
 pub mod adopt;
 pub mod caller;
@@ -25,6 +25,7 @@ pub mod config;
 pub mod daemon;
 pub mod downstream;
 pub mod gateway;
+pub mod hunks;
 pub mod ident;
 pub mod pattern;
 pub mod pins;
