@@ -151,8 +151,9 @@ impl Gateway {
         let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), tasks.clone());
         let looking = Arc::clone(&audiences);
         let stop = CancellationToken::new();
-        let relisted = servers.clone();
-        pins.watch(tasks, stop.clone(), move |server| relisted[server].relist());
+        let (relisted, woken) = (servers.clone(), servers.clone());
+        let relist = move |server: usize| relisted[server].relist();
+        pins.watch(tasks, stop.clone(), relist, move |server| woken[server].wake());
         let (following, telling, visible) = (Arc::clone(&lists), Arc::clone(&subscriptions), Arc::clone(&policy));
         tasks.spawn(async move {
             let spell = |server, sight, native: &str, below| {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onegate::config::settings::{Additions, AuditSettings, Launch, PinMode, PinSettings, Reach, ServerSettings};
+use onegate::downstream::State;
 use onegate::ident::{Kind, Secret, ServerKey};
 use onegate::pins::artifact::reference;
 use onegate::pins::facet::{capabilities_hash, instructions_hash};
@@ -584,6 +585,27 @@ async fn d103_an_approval_by_the_command_is_served_and_told() {
     assert_eq!(tools(Era::Legacy, &mut host).await, ["a__t"]);
     let error = refused(Era::Legacy, &mut host, &mut a, "u").await;
     assert!(error.get("data").is_none(), "it is unknown: {error}");
+    world.end().await;
+}
+
+/// E-10: one that was refused again and again is started as soon as the lock approves what it runs.
+#[tokio::test(start_paused = true)]
+async fn e_10_one_that_was_refused_is_woken_by_the_lock() {
+    let shop = Shop::new();
+    shop.lock(Era::Legacy, &model(Era::Legacy));
+    std::fs::write(shop.path("program"), "two").unwrap();
+    let mut world = shop.world(enforce());
+    let mut host = world.host();
+    let state = world.gateway.servers()[0].state();
+    while !matches!(&*state.borrow(), State::Broken { .. }) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    shop.lock(Era::Legacy, &model(Era::Legacy));
+    let start = Instant::now();
+    let mut a = rich(world.accept("a").await, Era::Legacy);
+    assert!(start.elapsed() <= Duration::from_millis(1500), "{:?}", start.elapsed());
+    a.settle().await;
+    assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
     world.end().await;
 }
 

@@ -19,12 +19,14 @@ const LOOK: Duration = Duration::from_millis(500);
 type Stamp = Option<(u64, i64, i64, u64, u32)>;
 
 impl Pinned {
-    /// Keeps looking whether the lock is another, and has pinned servers listed anew in time; `relist` does that.
+    /// Keeps looking whether the lock is another, and has pinned servers listed anew in time; `relist` does that, `wake` has
+    /// one tried again that was refused by another lock.
     pub(in crate::gateway) fn watch(
         self: &Arc<Self>,
         tasks: &TaskTracker,
         stop: tokio_util::sync::CancellationToken,
         relist: impl Fn(usize) + Send + 'static,
+        wake: impl Fn(usize) + Send + 'static,
     ) {
         if !self.is_at_work() {
             return;
@@ -39,7 +41,7 @@ impl Pinned {
                 // Others write the lock before its snapshots, or into those alone.
                 if other || pinned.is_faulty() {
                     seen = stamp;
-                    pinned.reload(other);
+                    pinned.reload(other).into_iter().for_each(&wake);
                 }
                 if listed.elapsed() >= pinned.recheck {
                     listed = tokio::time::Instant::now();
@@ -72,8 +74,9 @@ impl Pinned {
         }
     }
 
-    /// Reads the lock anew; `other`: it is another one for sure.
-    pub(super) fn reload(&self, other: bool) {
+    /// Reads the lock anew; `other`: it is another one for sure. Answers of which servers it says something else than before
+    /// that it kept from being started.
+    pub(super) fn reload(&self, other: bool) -> Vec<usize> {
         let digest = |lock: &Result<Option<Lock>, LockFault>| match lock {
             Ok(Some(lock)) => lock.digest.to_string(),
             Ok(None) => "none".to_owned(),
@@ -88,13 +91,19 @@ impl Pinned {
         let lock = Lock::read(&self.path);
         let (old, new) = (digest(&self.lock.load()), digest(&lock));
         if !other && old == new && usable(&self.lock.load()) == usable(&lock) {
-            return;
+            return Vec::new();
         }
         tracing::info!(lock = %self.path.display(), old, new, "the lock was changed");
+        let servers = 0..self.sites.len();
+        let before: Vec<_> = servers.clone().map(|server| self.quarantine(server)).collect();
         self.lock.store(Arc::new(lock));
-        for server in 0..self.sites.len() {
+        for server in servers.clone() {
             self.sites[server].now().told.clear();
             self.mark(server);
         }
+        let is_freed = |server: &usize| {
+            self.enforces(*server) && before[*server].is_some() && self.quarantine(*server) != before[*server]
+        };
+        servers.filter(is_freed).collect()
     }
 }
