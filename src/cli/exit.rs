@@ -1,5 +1,8 @@
 //! How the program ends; the numbers are stable (contract of the commands).
+//!
+//! As an error it says that the person was told why already, and that it is time to end so.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// An exit code.
@@ -19,6 +22,14 @@ pub(super) enum Exit {
     LockInvalid,
     /// A person interrupted.
     Interrupted,
+}
+
+impl std::error::Error for Exit {}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
 }
 
 impl From<Exit> for ExitCode {

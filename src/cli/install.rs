@@ -83,10 +83,7 @@ impl Where {
 }
 
 pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&args.config);
     let loaded = match config::load(&options) {
@@ -146,10 +143,7 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn uninstall(args: &Uninstall) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let ground = ground(&args.at.project)?;
     let state = Environment::of_process().state_folder();
     let planned = undo::uninstall(&ground, &state, (host, args.at.scope()), &args.at.name);

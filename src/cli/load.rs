@@ -9,17 +9,13 @@ use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::shown::shown_str;
 use crate::telemetry;
 
-/// Loads the configuration and starts logging. `Err` inside means: told, end so.
-pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Result<Loaded, Exit>> {
+/// Loads the configuration and starts logging; its faults are told ([`Exit`]).
+pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Loaded> {
     load_with(common, json, None)
 }
 
 /// The same with a flag of the command itself.
-pub(super) fn load_with(
-    common: &Common,
-    json: bool,
-    flag: Option<(Flag, String)>,
-) -> anyhow::Result<Result<Loaded, Exit>> {
+pub(super) fn load_with(common: &Common, json: bool, flag: Option<(Flag, String)>) -> anyhow::Result<Loaded> {
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&common.config);
     options.flags.extend(common.log.clone().map(|level| (Flag::Log, level)));
@@ -34,13 +30,13 @@ pub(super) fn load_with(
     }
     let loaded = match loaded {
         Ok(loaded) => loaded,
-        Err(faults) => return tell(json, &faults.0).map(Err),
+        Err(faults) => return Err(tell(json, &faults.0)?.into()),
     };
     telemetry::log::start(&loaded.settings.telemetry);
     for note in &loaded.notes {
         tracing::warn!("{note}");
     }
-    Ok(Ok(loaded))
+    Ok(loaded)
 }
 
 /// Makes the wanted profile the one that is shown: the first.

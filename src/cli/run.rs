@@ -27,22 +27,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut loaded = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(exit) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
-        return Ok(exit);
+    let mut loaded = load::load(&args.common, false)?;
+    load::choose(&mut loaded.settings, args.profile.as_deref())?;
+    if args.locked {
+        pins::insist(&loaded.settings)?;
     }
-    if args.locked
-        && let Err(exit) = pins::insist(&loaded.settings)
-    {
-        return Ok(exit);
-    }
-    if args.trust_on_first_use
-        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
-    {
-        return Ok(exit);
+    if args.trust_on_first_use {
+        pins::first::trust(&args.common, &loaded.settings)?;
     }
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");

@@ -49,18 +49,12 @@ pub(in crate::cli) struct Block {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, false)?.settings;
     let Some(hash) = Hash::parse(&args.hash) else {
         out::say("onegate: --hash takes a hash as `onegate diff` shows it: sha256:…");
         return Ok(Exit::Usage);
     };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
+    let lock = read_lock(&settings)?;
     match (&args.server, &args.kind, &args.name) {
         (Some(server), Some(kind), Some(name)) => one(&settings, lock.as_ref(), (server, kind, name), hash),
         _ => all(&settings, lock.as_ref(), hash),
@@ -111,10 +105,7 @@ fn one(
     (key, kind, name): (&str, &str, &str),
     hash: Hash,
 ) -> anyhow::Result<Exit> {
-    let (key, locked, observed) = match found(settings, lock, key) {
-        Ok(found) => found,
-        Err(exit) => return Ok(exit),
-    };
+    let (key, locked, observed) = found(settings, lock, key)?;
     let mut server = locked.clone();
     if kind == "server" {
         let announced = observed.announced.unwrap_or_default();
@@ -136,10 +127,7 @@ fn one(
             return Ok(say(&format!("the {name} of {key} are not what was reviewed: {}", told(same))));
         }
     } else {
-        let kind = match kind_of(kind) {
-            Ok(kind) => kind,
-            Err(exit) => return Ok(exit),
-        };
+        let kind = kind_of(kind)?;
         let slot = (kind, name.to_owned());
         let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == name);
         let Some(definition) = listed.and_then(|entry| entry.definition.as_ref().ok()) else {
@@ -195,22 +183,10 @@ fn all(settings: &Settings, lock: Option<&Lock>, hash: Hash) -> anyhow::Result<E
 }
 
 pub(in crate::cli) fn block(args: &Block) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
-    let kind = match kind_of(&args.kind) {
-        Ok(kind) => kind,
-        Err(exit) => return Ok(exit),
-    };
-    let (key, locked, observed) = match found(&settings, lock.as_ref(), &args.server) {
-        Ok(found) => found,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, false)?.settings;
+    let lock = read_lock(&settings)?;
+    let kind = kind_of(&args.kind)?;
+    let (key, locked, observed) = found(&settings, lock.as_ref(), &args.server)?;
     let slot = (kind, args.name.clone());
     let mut server = locked.clone();
     let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == args.name);

@@ -33,18 +33,9 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let keys = match chosen(&settings, args.server.as_slice()) {
-        Ok(keys) => keys,
-        Err(exit) => return Ok(exit),
-    };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
+    let keys = chosen(&settings, args.server.as_slice())?;
+    let lock = read_lock(&settings)?;
     let mut failed = false;
     let observed: BTreeMap<_, _> = if args.live {
         let seen = observe(&mut || load_again(&args.common), &keys)?;

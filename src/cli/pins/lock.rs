@@ -37,24 +37,15 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let keys = match chosen(&settings, &args.servers) {
-        Ok(keys) => keys,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
+    let keys = chosen(&settings, &args.servers)?;
     let mut load = || load_again(&args.common);
     if args.check { check(args, &settings, &keys, &mut load) } else { write(args, &settings, keys, &mut load) }
 }
 
 /// The same settings once more: what a gateway is started with it takes.
 pub(super) fn load_again(common: &Common) -> anyhow::Result<Settings> {
-    match load::load(common, false)? {
-        Ok(loaded) => Ok(loaded.settings),
-        Err(_) => anyhow::bail!("the configuration was changed meanwhile"),
-    }
+    Ok(load::load(common, false)?.settings)
 }
 
 fn check(
@@ -63,13 +54,9 @@ fn check(
     keys: &BTreeSet<ServerKey>,
     load: &mut dyn FnMut() -> anyhow::Result<Settings>,
 ) -> anyhow::Result<Exit> {
-    let lock = match read_lock(settings) {
-        Ok(Some(lock)) => lock,
-        Ok(None) => {
-            out::say(&format!("onegate: there is no {}", settings.pins.lock.display()));
-            return Ok(Exit::LockInvalid);
-        }
-        Err(exit) => return Ok(exit),
+    let Some(lock) = read_lock(settings)? else {
+        out::say(&format!("onegate: there is no {}", settings.pins.lock.display()));
+        return Ok(Exit::LockInvalid);
     };
     let seen = observe(load, keys)?;
     tell_failed(&seen);

@@ -76,7 +76,7 @@ pub(super) fn tell_failed(seen: &Seen) {
     }
 }
 
-/// Reads the lock; `Err` inside means: told, end so.
+/// Reads the lock; what is wrong with it is told.
 pub(super) fn read_lock(settings: &Settings) -> Result<Option<Lock>, Exit> {
     let path = &settings.pins.lock;
     let loose = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
@@ -193,7 +193,7 @@ pub(super) fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Whether a gateway may start at all: `--locked`. `Err`: told, end so.
+/// Whether a gateway may start at all: `--locked`. Why not is told.
 pub(super) fn insist(settings: &Settings) -> Result<(), Exit> {
     let Some(lock) = read_lock(settings)? else {
         out::say(&format!("onegate: there is no {}, which --locked asks for", settings.pins.lock.display()));
