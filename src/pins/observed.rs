@@ -94,6 +94,7 @@ fn as_json(observed: &Observed) -> Value {
         json!({
             "name": announced.name, "version": announced.version, "protocol": announced.protocol,
             "capabilities": announced.capabilities.as_ref().map(|(_, value)| value),
+            "unfit": announced.unfit.as_ref().map(ToString::to_string),
             "instructions": announced.instructions.as_ref().map(|(_, words)| words),
         })
     });
@@ -137,6 +138,7 @@ fn from_json(value: &Value) -> Option<Observed> {
             .get("capabilities")
             .filter(|value| !value.is_null())
             .and_then(|value| Some((capabilities_hash(value).ok()?, value.clone()))),
+        unfit: text(announced, "unfit").map(NotCanonical::Told),
         instructions: text(announced, "instructions").map(|words| (instructions_hash(&words), words)),
     });
     let lists = value.get("lists")?.as_object()?.iter().filter_map(|(kind, entries)| {
@@ -144,7 +146,7 @@ fn from_json(value: &Value) -> Option<Observed> {
         let entries = entries.as_array()?.iter().filter_map(|entry| {
             let definition = match entry.get("definition") {
                 Some(definition) => Ok(definition.clone()),
-                None => Err(NotCanonical::Text(text(entry, "excluded").unwrap_or_default())),
+                None => Err(NotCanonical::Told(text(entry, "excluded").unwrap_or_default())),
             };
             Some(Listed { name: text(entry, "name")?, definition, since: entry.get("since")?.as_u64()? })
         });
@@ -183,6 +185,7 @@ mod tests {
                 protocol: Some("2026-07-28".into()),
                 capabilities: Some((capabilities_hash(&capabilities).unwrap(), capabilities)),
                 instructions: Some((instructions_hash("hi"), "hi".into())),
+                unfit: Some(NotCanonical::Told("odd".into())),
             }),
             lists: BTreeMap::from([(Kind::Tool, vec![tool, odd]), (Kind::Prompt, vec![])]),
         };

@@ -92,6 +92,7 @@ impl Shop {
                 protocol: REVISION.iter().find(|(of, _)| *of == era).map(|(_, date)| (*date).to_owned()),
                 capabilities: Some((capabilities_hash(&full.capabilities).unwrap(), full.capabilities.clone())),
                 instructions: Some((instructions_hash(words), words.to_owned())),
+                unfit: None,
             }),
             lists: BTreeMap::from([
                 (Kind::Tool, list(&full.tools, "name")),
@@ -551,6 +552,35 @@ async fn a_capability_that_nobody_reviewed_is_not_offered() {
     let offered = &discovered["result"]["capabilities"];
     assert!(offered["tools"].is_object() && offered["prompts"].is_null() && offered["logging"].is_null(), "{offered}");
     world.end().await;
+}
+
+/// What it can do has no canonical form, so nobody can have reviewed it: nothing of it is offered, its tools stay.
+#[tokio::test(start_paused = true)]
+async fn capabilities_that_cannot_be_compared_are_not_offered() {
+    for has_review in [true, false] {
+        let shop = Shop::new();
+        let mut observed = shop.observed(Era::Legacy, &model(Era::Legacy));
+        if !has_review {
+            observed.announced.as_mut().unwrap().capabilities = None;
+        }
+        let mut draft = Draft::open(&shop.path("onegate.lock")).unwrap();
+        draft.put(&key(), &review::reviewed(&observed, &[], None, "2026-01-01"));
+        draft.write().unwrap();
+        let mut world = shop.world(enforce());
+        let mut a = rich(world.accept("a").await, Era::Legacy);
+        a.capabilities["odd"] = json!(9_007_199_254_740_993_u64);
+        a.settle().await;
+        let mut host = world.host();
+        let discovered = Era::Modern.get(&mut host, "server/discover", json!({})).await;
+        let offered = &discovered["result"]["capabilities"];
+        assert!(offered["tools"].is_null() && offered["prompts"].is_null(), "{offered}");
+        assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
+        let seen = Memory::of(&shop.path("state"), &shop.path("onegate.lock")).recall(&key()).unwrap();
+        let lock = Lock::read(&shop.path("onegate.lock")).unwrap().unwrap();
+        let found = review::differences(&key(), lock.servers.get(&key()), &seen, &Default::default());
+        assert!(found.is_drift() && found.said.of_capabilities().unwrap().contains("9007199254740993"), "{found:?}");
+        world.end().await;
+    }
 }
 
 /// §5: what the command approves is served as soon as the lock says so, and hosts are told; the gateway writes no lock.

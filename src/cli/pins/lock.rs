@@ -72,7 +72,7 @@ fn check(
     if args.json {
         let unreachable: Vec<_> =
             seen.failed.iter().map(|(key, why)| json!({ "key": key.as_str(), "why": why })).collect();
-        let mut value = as_json(&all);
+        let mut value = as_json(&all, &seen.observed);
         value["unreachable"] = unreachable.into();
         out::json(&value)?;
     } else if drift {
@@ -181,6 +181,8 @@ pub(super) fn findings(observed: &Observed, others: &BTreeSet<String>) -> Vec<St
             }
         }
     }
+    let unfit = observed.announced.as_ref().and_then(|announced| announced.unfit.as_ref());
+    found.extend(unfit.map(|why| format!("capabilities: left out: {}", shown_str(&why.to_string()))));
     let words = observed.announced.as_ref().and_then(|announced| announced.instructions.as_ref());
     if let Some((_, words)) = words {
         let risks = lint::risks(None, &words.as_str().into(), others);

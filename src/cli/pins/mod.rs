@@ -153,12 +153,16 @@ pub(super) fn chosen(settings: &Settings, names: &[String]) -> Result<BTreeSet<S
 /// What the last gateway saw of a server; how it would be launched is as it is now.
 pub(super) fn recalled(settings: &Settings, server: &ServerSettings) -> Option<Observed> {
     let memory = Memory::of(&settings.gateway.state, &settings.pins.lock);
-    let mut observed = memory.recall(&server.key)?;
+    memory.recall(&server.key).map(|observed| launched(server, observed))
+}
+
+/// The same with how a server would be launched now.
+pub(super) fn launched(server: &ServerSettings, mut observed: Observed) -> Observed {
     observed.launch = launch_hash(server);
     if let Some(measured) = server.reach.as_ref().ok().and_then(|reach| artifact::reference(reach).measure().ok()) {
         observed.artifact = Some(measured);
     }
-    Some(observed)
+    observed
 }
 
 /// The names of all tools of servers but this one, native and exposed.

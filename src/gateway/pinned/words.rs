@@ -5,7 +5,7 @@
 use super::{Pinned, tell};
 use crate::config::settings::PinMode;
 use crate::downstream::{Introduction, Offers};
-use crate::pins::canonical;
+use crate::pins::canonical::{self, NotCanonical};
 use crate::pins::drift::{self, Quarantine};
 use crate::pins::facet::{capabilities_hash, instructions_hash};
 use crate::pins::lock::{Announced, LockedServer};
@@ -34,6 +34,9 @@ impl Pinned {
             return offers.clone();
         }
         if self.is_closed(server) {
+            return Offers::default();
+        }
+        if self.sites[server].now().observed.announced.as_ref().is_some_and(|announced| announced.unfit.is_some()) {
             return Offers::default();
         }
         let (capabilities, old) = self.with_locked(server, |locked| {
@@ -76,9 +79,8 @@ impl Pinned {
         if said.instructions {
             tell(&site.key, mode, &mut now, "its instructions are others".to_owned());
         }
-        if let Some(new) = said.capabilities {
-            let new: Vec<_> = new.iter().map(|name| shown_str(name)).collect();
-            tell(&site.key, mode, &mut now, format!("its capabilities are others; new: {}", new.join(", ")));
+        if let Some(what) = said.of_capabilities() {
+            tell(&site.key, mode, &mut now, what);
         }
         if let Some((now_spoken, locked)) = said.downgrade {
             let what = format!("protocol-downgrade: it speaks {}, older than {locked}", shown_str(&now_spoken));
@@ -89,16 +91,22 @@ impl Pinned {
 
 /// As the lock would have it.
 pub(super) fn announced(introduction: &Introduction, instructions: Option<&str>) -> Announced {
-    let capabilities = introduction.capabilities.as_deref().and_then(|raw| {
-        let value = canonical::read(raw).ok()?;
-        Some((capabilities_hash(&value).ok()?, value))
-    });
+    let read = |raw: &[u8]| {
+        let value = canonical::read(raw)?;
+        Ok::<_, NotCanonical>((capabilities_hash(&value)?, value))
+    };
+    let (capabilities, unfit) = match introduction.capabilities.as_deref().map(read) {
+        Some(Ok(read)) => (Some(read), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
     let words = instructions.unwrap_or_default();
     Announced {
         name: introduction.name.clone(),
         version: introduction.version.clone(),
         protocol: Some(introduction.protocol.to_owned()),
         capabilities,
+        unfit,
         instructions: Some((instructions_hash(words), words.to_owned())),
     }
 }

@@ -78,6 +78,16 @@ pub struct Artifact {
     pub level: u8,
 }
 
+impl fmt::Display for Artifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), shown_str(&self.name))?;
+        for part in [&self.version, &self.integrity, &self.interpreter].into_iter().flatten() {
+            write!(f, " {}", shown_str(part))?;
+        }
+        Ok(())
+    }
+}
+
 impl Artifact {
     /// What of it is another than was reviewed, in words for people; nothing where it is the same.
     pub fn difference(&self, locked: &Self) -> Option<String> {

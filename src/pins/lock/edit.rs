@@ -75,7 +75,7 @@ impl Draft {
         } else {
             table.remove("artifact");
         }
-        let Announced { name, version, protocol, capabilities, instructions } = &server.announced;
+        let Announced { name, version, protocol, capabilities, unfit: _, instructions } = &server.announced;
         let announced = sub(table, "announced");
         set_or_remove(announced, "name", name.clone());
         set_or_remove(announced, "version", version.clone());
