@@ -39,13 +39,10 @@ impl Seen {
     /// Looks at a file.
     pub fn of(path: &Path) -> Result<Self, NotWritten> {
         match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { path: path.to_owned(), content: None });
-            }
+            Err(error) if is_gone(&error) => return Ok(Self { path: meant(path), content: None }),
             found => found?,
         };
-        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let real = path.canonicalize().map_err(|e| if gone(&e) { NotWritten::Dangling } else { e.into() })?;
+        let real = path.canonicalize().map_err(|e| if is_gone(&e) { NotWritten::Dangling } else { e.into() })?;
         let kind = std::fs::metadata(&real)?;
         if !kind.is_file() {
             return Err(io::Error::other("is not a regular file").into());
@@ -55,6 +52,14 @@ impl Seen {
         }
         let content = super::read::bytes(&real).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self { path: real, content: Some(content) })
+    }
+
+    /// The same where nothing is to be written: what a link leads to and is not there is a file that is gone.
+    pub(super) fn or_gone(path: &Path) -> Result<Self, NotWritten> {
+        match Self::of(path) {
+            Err(NotWritten::Dangling) => Ok(Self { path: meant(path), content: None }),
+            seen => seen,
+        }
     }
 
     /// Whether the file is still what was seen.
@@ -84,6 +89,29 @@ impl Seen {
         self.check()?;
         Ok(std::fs::remove_file(&self.path)?)
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Where a file would be that is not there, links followed though they lead nowhere.
+fn meant(path: &Path) -> PathBuf {
+    const MAX_LINKS: usize = 40;
+    let parts = |path: &Path| -> Vec<_> { path.components().rev().map(|part| part.as_os_str().to_owned()).collect() };
+    let (mut real, mut left, mut links) = (PathBuf::new(), parts(path), 0);
+    while let Some(part) = left.pop() {
+        let next = real.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(to) if links < MAX_LINKS => {
+                links += 1;
+                left.extend(parts(&to));
+            }
+            _ if part == ".." => drop(real.pop()),
+            _ => real = next,
+        }
+    }
+    real
 }
 
 /// Makes a folder and what it lies in; gives those that were made, outermost first.
