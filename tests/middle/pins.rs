@@ -573,7 +573,7 @@ async fn capabilities_that_cannot_be_compared_are_not_offered() {
         let mut host = world.host();
         let discovered = Era::Modern.get(&mut host, "server/discover", json!({})).await;
         let offered = &discovered["result"]["capabilities"];
-        assert!(offered["tools"].is_null() && offered["prompts"].is_null(), "{offered}");
+        assert!(offered["prompts"].is_null() && offered["logging"].is_null(), "{offered}");
         assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
         let seen = Memory::of(&shop.path("state"), &shop.path("onegate.lock")).recall(&key()).unwrap();
         let lock = Lock::read(&shop.path("onegate.lock")).unwrap().unwrap();
