@@ -358,6 +358,28 @@ fn it_is_taken_out_where_it_was_put_though_a_newer_place_came() {
     assert_eq!(std::fs::read_to_string(&new).unwrap(), "{}");
 }
 
+/// What people wrote beside the members of our entry is theirs: another installation changes what is another, no more.
+#[test]
+fn comments_inside_our_entry_stay_when_it_is_installed_anew() {
+    for (host, text) in [
+        (
+            "vscode",
+            "{\"servers\": {\"onegate\": {\n  // for work\n  \"type\": \"stdio\", // as ever\n  \"command\": \"/old/onegate\",\n  \"args\": [\"run\"]\n}}}\n",
+        ),
+        ("codex", "[mcp_servers.onegate]\n# for work\ncommand = \"/old/onegate\" # as ever\nargs = [\"run\"]\n"),
+    ] {
+        let world = World::new(Platform::Linux);
+        let host = hosts::named(host).unwrap();
+        let path = world.put(host, Scope::User, text.as_bytes());
+        plan(world.install(host, Scope::User)).carry_out().unwrap();
+        let now = std::fs::read_to_string(&path).unwrap();
+        assert!(now.contains("one gate/onegate") && !now.contains("/old/onegate"), "{now}");
+        assert!(now.contains("for work") && now.contains("as ever"), "{now}");
+        plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("onegate"), "our entry is gone with them");
+    }
+}
+
 /// Who removed the host, or only its file, is told so, and nothing is remembered of it.
 #[test]
 fn a_file_that_is_gone_is_forgotten() {
