@@ -9,7 +9,6 @@ pub mod doctor;
 pub mod edit;
 mod entry;
 mod fields;
-mod floating;
 pub mod hosts;
 pub mod install;
 pub mod lines;

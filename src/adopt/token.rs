@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use crate::ident::Secret;
+use crate::whole;
 
 use super::read::Unreadable;
-use super::store::{self, NotWritten, Seen};
+use super::store::{self, NotWritten};
 use super::{lines, own};
 
 /// Below the state folder.
@@ -46,12 +47,8 @@ impl Named {
     /// Writes the token: 0600, in a folder of 0700.
     pub fn write(&self, secret: &Secret) -> Result<(), NotWritten> {
         store::folders(self.file.parent().unwrap_or(Path::new("/")), 0o700)?;
-        match std::fs::remove_file(&self.file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            // Whatever its mode was, or wherever it pointed.
-            Ok(()) | Err(_) => Seen::of(&self.file)?.write(format!("{}\n", secret.reveal()).as_bytes())?,
-        };
-        Ok(())
+        // Whatever its mode was, or wherever it pointed.
+        Ok(whole::replace(&self.file, format!("{}\n", secret.reveal()).as_bytes(), 0o600)?)
     }
 
     /// Takes the token away.

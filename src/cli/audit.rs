@@ -93,29 +93,20 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Verify { file, json, common } => {
-            let files = if file.is_empty() { configured(common, *json)? } else { Ok(file.clone()) };
-            match files {
-                Ok(files) => show_verified(&files, *json),
-                Err(exit) => Ok(exit),
-            }
+            let files = if file.is_empty() { configured(common, *json)? } else { file.clone() };
+            show_verified(&files, *json)
         }
         Command::Tail { file, lines, follow, json, common } => {
             let file = match file {
                 Some(file) => file.clone(),
-                None => match configured(common, *json)? {
-                    Ok(files) => last_written(files),
-                    Err(exit) => return Ok(exit),
-                },
+                None => last_written(configured(common, *json)?),
             };
             tail(&file, *lines as usize, *follow, *json)
         }
         Command::Top { file, by, since, json, common } => {
             let files = match file {
                 Some(file) => vec![file.clone()],
-                None => match configured(common, *json)? {
-                    Ok(files) => files,
-                    Err(exit) => return Ok(exit),
-                },
+                None => configured(common, *json)?,
             };
             top(&files, *by, *since, *json)
         }
@@ -123,21 +114,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// The files of the configuration; `Err` inside means: told that there are none.
-fn configured(common: &Common, json: bool) -> anyhow::Result<Result<Vec<PathBuf>, Exit>> {
-    let settings = match load::load(common, json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(Err(exit)),
-    };
+fn configured(common: &Common, json: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let settings = load::load(common, json)?.settings;
     let Some(audit) = settings.telemetry.audit else {
         out::say("onegate: the configuration names no audit file (telemetry.audit.file)");
-        return Ok(Err(Exit::Usage));
+        return Err(Exit::Usage.into());
     };
     let files = family(&audit.file).with_context(|| named(&audit.file))?;
     if files.is_empty() {
         out::say(&format!("onegate: nothing was written to {} yet", named(&audit.file)));
-        return Ok(Err(Exit::Failed));
+        return Err(Exit::Failed.into());
     }
-    Ok(Ok(files))
+    Ok(files)
 }
 
 fn named(file: &Path) -> String {

@@ -1,5 +1,8 @@
 //! How the program ends; the numbers are stable (contract of the commands).
+//!
+//! As an error it says that the person was told why already, and that it is time to end so.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use crate::daemon::Ended;
@@ -29,6 +32,14 @@ impl From<Ended> for Exit {
             Ended::Drained => Self::Fine,
             Ended::Interrupted => Self::Interrupted,
         }
+    }
+}
+
+impl std::error::Error for Exit {}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
     }
 }
 

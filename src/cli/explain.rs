@@ -27,18 +27,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
     let usage = |why: String| {
         out::say(&format!("onegate: {why}"));
         Ok(Exit::Usage)
     };
-    let who = match args.who.principal(&settings) {
-        Ok(who) => who,
-        Err(exit) => return Ok(exit),
-    };
+    let who = args.who.principal(&settings)?;
     let target = match who::wanted(&settings, &args.target) {
         Ok(target) => target,
         Err(why) => return usage(why),

@@ -88,10 +88,7 @@ impl Where {
 }
 
 pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&args.config);
     let loaded = match config::load(&options) {
@@ -116,10 +113,7 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
     words.extend(args.profile.iter().flat_map(|profile| ["--profile".to_owned(), profile.clone()]));
     let ground = ground(&args.at.project)?;
     let state = options.environment.state_folder();
-    let naming = match naming(args, host, &loaded, (&ground, &state))? {
-        Ok(naming) => naming,
-        Err(exit) => return Ok(exit),
-    };
+    let naming = naming(args, host, &loaded, (&ground, &state))?;
     if let Some(naming) = &naming {
         words.extend(["--token-file".to_owned(), text(&naming.named.file)?]);
     }
@@ -164,10 +158,7 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn uninstall(args: &Uninstall) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let ground = ground(&args.at.project)?;
     let state = Environment::of_process().state_folder();
     let planned = undo::uninstall(&ground, &state, (host, args.at.scope()), &args.at.name);
@@ -184,18 +175,15 @@ fn naming(
     host: &'static Host,
     loaded: &config::Loaded,
     (ground, state): (&Ground, &Path),
-) -> anyhow::Result<Result<Option<Naming>, Exit>> {
+) -> anyhow::Result<Option<Naming>> {
     if args.named.is_some() && args.at.scope() != Scope::User {
         out::say("onegate: a token is of one user, and so is `--as`: not of a file that others have too");
-        return Ok(Err(Exit::Usage));
+        return Err(Exit::Usage.into());
     }
-    let known = match install::named(ground, state, (host, args.at.scope()), &args.at.name) {
-        Ok(known) => known,
-        Err(refused) => return Ok(Err(refuse(&refused))),
-    };
-    let Some(name) = args.named.clone().or_else(|| Some(known.as_ref()?.name.clone())) else { return Ok(Ok(None)) };
-    let naming = Naming::enter(&name, known, &args.config, (loaded, state, args.at.json))?;
-    Ok(naming.map(Some))
+    let known = install::named(ground, state, (host, args.at.scope()), &args.at.name);
+    let known = known.map_err(|refused| refuse(&refused))?;
+    let Some(name) = args.named.clone().or_else(|| Some(known.as_ref()?.name.clone())) else { return Ok(None) };
+    Naming::enter(&name, known, &args.config, (loaded, state, args.at.json)).map(Some)
 }
 
 /// Shows a plan, asks, does it.

@@ -26,20 +26,20 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    /// What an installation as NAME asks for; `known` is what the host's file was given before.
+    /// What an installation as NAME asks for; `known` is what the host's file was given before. Why it cannot be is told.
     pub(super) fn enter(
         name: &str,
         known: Option<Named>,
         files: &[PathBuf],
         (loaded, state, as_json): (&Loaded, &Path, bool),
-    ) -> anyhow::Result<Result<Self, Exit>> {
+    ) -> anyhow::Result<Self> {
         if let Some(problem) = keys::name_problem(name) {
             out::say(&format!("onegate: {problem}"));
-            return Ok(Err(Exit::Usage));
+            return Err(Exit::Usage.into());
         }
         if let Some(other) = known.as_ref().filter(|known| known.name != name) {
             out::say(&format!("onegate: it is installed there as `{}`: uninstall that first", other.name));
-            return Ok(Err(Exit::Usage));
+            return Err(Exit::Usage.into());
         }
         let proves = |loaded: &Loaded, secret: &Secret| {
             let known = loaded.settings.auth.stdio.iter().map(|known| (known.name == name, &known.hash));
@@ -48,7 +48,7 @@ impl Naming {
         if let Some(named) = &known
             && named.read().is_some_and(|secret| proves(loaded, &secret))
         {
-            return Ok(Ok(Self { named: named.clone(), own: None, secret: None, leaves: false }));
+            return Ok(Self { named: named.clone(), own: None, secret: None, leaves: false });
         }
         let own = OwnFile::of(files, false)?;
         let path = own.real();
@@ -60,14 +60,11 @@ impl Naming {
             Named { name: name.to_owned(), file: Named::place(state, name), config: path.to_owned(), hash: key.hash };
         let old = known.as_ref().map(|known| known.hash.as_str());
         let after = token::enter(&own.text, &named, old).with_context(|| own.path.display().to_string())?;
-        let checked = match own.check(&after, as_json)? {
-            Ok(checked) => checked,
-            Err(exit) => return Ok(Err(exit)),
-        };
+        let checked = own.check(&after, as_json)?;
         if !proves(&checked, &key.secret) {
             anyhow::bail!("{}: another file has the last word about auth.stdio", own.path.display());
         }
-        Ok(Ok(Self { named, own: Some((own, after)), secret: Some(key.secret), leaves: false }))
+        Ok(Self { named, own: Some((own, after)), secret: Some(key.secret), leaves: false })
     }
 
     /// What the way back of an installation takes away.

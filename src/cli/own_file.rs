@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::exit::Exit;
 use super::{Common, load};
 use crate::adopt::store::{NotWritten, Seen};
 use crate::config::{self, LoadOptions, trust};
@@ -103,15 +102,15 @@ impl OwnFile {
     }
 
     /// What is wrong with the configuration if this text is written; told.
-    pub(super) fn check(&self, text: &str, json: bool) -> anyhow::Result<Result<config::Loaded, Exit>> {
+    pub(super) fn check(&self, text: &str, json: bool) -> anyhow::Result<config::Loaded> {
         match config::load_as_if(&self.options, &self.path, text) {
-            Ok(loaded) => Ok(Ok(loaded)),
+            Ok(loaded) => Ok(loaded),
             Err(faults) => {
                 super::out::say(&format!(
                     "onegate: {} would not be right any more; nothing was written",
                     self.path.display()
                 ));
-                load::tell(json, &faults.0).map(Err)
+                Err(load::tell(json, &faults.0)?.into())
             }
         }
     }

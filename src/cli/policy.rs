@@ -51,10 +51,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Test { file, json, common } => (file, json, common),
         Command::Replay { files, json, common } => return replay::run(files, *json, common),
     };
-    let settings = match load::load(common, *json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(common, *json)?.settings;
     let cases = match policy_cases(file) {
         Ok(cases) => cases,
         Err(faults) => return load::tell(*json, &faults.0),

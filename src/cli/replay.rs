@@ -117,10 +117,7 @@ struct Found {
 }
 
 pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::Result<Exit> {
-    let settings = match load::load(common, as_json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(common, as_json)?.settings;
     let then = Then::default();
     let policy = load::policy(&settings, &then.clock())?;
     let mut found = Found::default();

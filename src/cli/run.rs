@@ -23,17 +23,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut loaded = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(why) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
-        out::say(&format!("onegate: {why}"));
-        return Ok(Exit::Usage);
-    }
-    if let Err(exit) = args.demands.may(&args.common, &loaded.settings)? {
-        return Ok(exit);
-    }
+    let mut loaded = load::load(&args.common, false)?;
+    load::choose(&mut loaded.settings, args.profile.as_deref())?;
+    args.demands.may(&args.common, &loaded.settings)?;
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
@@ -46,7 +38,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     };
     let (profile, still) = (args.profile.clone(), args.demands.still());
     let reload = load::again(&args.common, None, &loaded, move |loaded| {
-        load::choose(&mut loaded.settings, profile.as_deref())?;
+        load::show_first(&mut loaded.settings, profile.as_deref())?;
         still(&loaded.settings)
     })?;
     Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload))??.into())

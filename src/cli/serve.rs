@@ -22,10 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     // First of all, while there is one thread.
     let inherited = Inherited::take()?;
     let flag = args.listen.clone().map(|address| (Flag::Listen, address));
-    let loaded = match load::load_with(&args.common, false, flag.clone())? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
+    let loaded = load::load_with(&args.common, false, flag.clone())?;
     let faults: Vec<_> = loaded.serving.faults.iter().chain(&loaded.serving.nobody).cloned().collect();
     if !faults.is_empty() {
         return load::tell(false, &faults);
@@ -33,9 +30,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for note in &loaded.serving.notes {
         tracing::warn!("{note}");
     }
-    if let Err(exit) = args.demands.may(&args.common, &loaded.settings)? {
-        return Ok(exit);
-    }
+    args.demands.may(&args.common, &loaded.settings)?;
     if loaded.settings.servers.is_empty() {
         tracing::warn!("no server is configured; there is nothing to serve (see `onegate check --help`)");
     }

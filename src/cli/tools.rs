@@ -36,23 +36,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(why) = load::choose(&mut settings, args.profile.as_deref()) {
-        out::say(&format!("onegate: {why}"));
-        return Ok(Exit::Usage);
+    let mut settings = load::load(&args.common, args.json)?.settings;
+    load::choose(&mut settings, args.profile.as_deref())?;
+    if let Some(wanted) = &args.server {
+        keep_only(&mut settings, wanted)?;
     }
-    if let Some(wanted) = &args.server
-        && let Err(exit) = keep_only(&mut settings, wanted)
-    {
-        return Ok(exit);
-    }
-    let who = match args.who.principal(&settings) {
-        Ok(who) => who,
-        Err(exit) => return Ok(exit),
-    };
+    let who = args.who.principal(&settings)?;
     // Nothing is called.
     settings.telemetry.audit = None;
     run::block_on(async {

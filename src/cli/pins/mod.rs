@@ -43,12 +43,12 @@ pub(super) struct Demands {
 }
 
 impl Demands {
-    /// Whether a gateway may start. `Err` inside means: told, end so.
-    pub(super) fn may(&self, common: &Common, settings: &Settings) -> anyhow::Result<Result<(), Exit>> {
+    /// Whether a gateway may start. Why not is told.
+    pub(super) fn may(&self, common: &Common, settings: &Settings) -> anyhow::Result<()> {
         if self.locked {
-            return Ok(insist(settings));
+            insist(settings)?;
         }
-        if self.trust_on_first_use { first::trust(common, settings) } else { Ok(Ok(())) }
+        if self.trust_on_first_use { first::trust(common, settings) } else { Ok(()) }
     }
 
     /// Whether another configuration may take the place of the one that it started with; else why not.
@@ -105,7 +105,7 @@ pub(super) fn tell_failed(seen: &Seen) {
     }
 }
 
-/// Reads the lock; `Err` inside means: told, end so.
+/// Reads the lock; what is wrong with it is told.
 pub(super) fn read_lock(settings: &Settings) -> Result<Option<Lock>, Exit> {
     let path = &settings.pins.lock;
     let loose = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
@@ -182,12 +182,16 @@ pub(super) fn chosen(settings: &Settings, names: &[String]) -> Result<BTreeSet<S
 /// What the last gateway saw of a server; how it would be launched is as it is now.
 pub(super) fn recalled(settings: &Settings, server: &ServerSettings) -> Option<Observed> {
     let memory = Memory::of(&settings.gateway.state, &settings.pins.lock);
-    let mut observed = memory.recall(&server.key)?;
+    memory.recall(&server.key).map(|observed| launched(server, observed))
+}
+
+/// The same with how a server would be launched now.
+pub(super) fn launched(server: &ServerSettings, mut observed: Observed) -> Observed {
     observed.launch = launch_hash(server);
     if let Some(measured) = server.reach.as_ref().ok().and_then(|reach| artifact::reference(reach).measure().ok()) {
         observed.artifact = Some(measured);
     }
-    Some(observed)
+    observed
 }
 
 /// The names of all tools of servers but this one, native and exposed.
@@ -212,7 +216,7 @@ pub(super) fn today() -> String {
     moment::date(SystemTime::now())
 }
 
-/// Whether a gateway may start at all: `--locked`. `Err`: told, end so.
+/// Whether a gateway may start at all: `--locked`. Why not is told.
 fn insist(settings: &Settings) -> Result<(), Exit> {
     all_locked(settings).map_err(|why| {
         why.lines().for_each(|line| out::say(&format!("onegate: {line}")));
