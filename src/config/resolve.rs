@@ -20,7 +20,7 @@ use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
     AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, PinMode, Reach,
-    ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, TelemetrySettings, Timeouts,
+    Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, Stop, TelemetrySettings, Timeouts,
 };
 use super::{launch, period, pins, rate, remote, rules};
 
@@ -189,6 +189,7 @@ impl Resolver<'_> {
         let guest = self.guests.get(key.as_str());
         let prefix = self.prefix(&key, &server, &path, name_budget);
         let timeouts = self.timeouts(&server, &path);
+        let restart = self.restart(&server.restart, &join(&path, "restart"));
         let reach = self.reach(&server, guest, &path);
         if server.limits.burst.is_some() && server.limits.rate.is_none() && !self.is_faulty(&join(&path, "limits")) {
             let at = join(&join(&path, "limits"), "burst");
@@ -224,6 +225,9 @@ impl Resolver<'_> {
             prefix,
             idle_stop: server.idle_stop.0,
             timeouts,
+            ping: server.ping.0,
+            restart,
+            stop: Stop { input: server.stop.input.0, term: server.stop.term.0 },
             required: server.required,
             sharing: match server.sharing {
                 schema::Sharing::Auto => Sharing::Auto,
@@ -236,6 +240,7 @@ impl Resolver<'_> {
                 concurrency: server.limits.concurrency.map(usize::from),
                 queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
                 max_result: server.limits.max_result.0,
+                stderr: usize::try_from(server.limits.stderr.0).unwrap_or(usize::MAX),
             },
             tools: filter(server.tools),
             prompts: filter(server.prompts),
@@ -331,7 +336,24 @@ impl Resolver<'_> {
             let at = join(&join(path, "timeouts"), "call");
             self.faults.push(self.fault(&at, message));
         }
-        Timeouts { start: written.start.0, probe: written.probe.0, call, call_max }
+        Timeouts { start: written.start.0, probe: written.probe.0, call, call_max, ping: written.ping.0 }
+    }
+
+    fn restart(&mut self, written: &schema::Restart, path: &str) -> Restart {
+        let (first, longest): (Duration, Duration) = (written.first.0, written.longest.0);
+        if first > longest && !self.is_faulty(path) {
+            let message = format!("{} is longer than longest, which is {}", period::text(first), period::text(longest));
+            self.faults.push(self.fault(&join(path, "first"), message));
+        }
+        Restart {
+            first,
+            longest,
+            failures: usize::from(written.failures),
+            within: written.within.0,
+            pause: written.pause.0,
+            stable: written.stable.0,
+            per_minute: usize::from(written.per_minute),
+        }
     }
 
     /// How it is reached: as a program or at an address, never both.

@@ -11,6 +11,7 @@ mod policy;
 mod shape;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,6 +128,12 @@ pub(super) struct Server {
     pub idle_stop: PeriodOrNever,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// Silent for this long, it is asked whether it lives; one that answers nothing is started anew. `never` asks nothing.
+    pub ping: PeriodOrNever,
+    /// When it is started again after it failed.
+    pub restart: Restart,
+    /// How long each step takes when it is stopped and nobody waits for that.
+    pub stop: Stop,
     /// Whether the gateway is not ready without it, as `/readyz` tells.
     pub required: bool,
     /// Who shares a connection to it. `auto`: a modern server by all, a legacy one by the sessions of one
@@ -168,6 +175,9 @@ impl Default for Server {
             prefix: None,
             idle_stop: PeriodOrNever(None),
             timeouts: Timeouts::default(),
+            ping: PeriodOrNever(Some(Duration::from_secs(60))),
+            restart: Restart::default(),
+            stop: Stop::default(),
             required: false,
             sharing: Sharing::Auto,
             limits: Limits::default(),
@@ -248,11 +258,20 @@ pub(super) struct Limits {
     pub queue: u32,
     /// Largest answer that is passed on.
     pub max_result: Size,
+    /// How much of what it prints on stderr is kept.
+    pub stderr: Size,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rate: None, burst: None, concurrency: None, queue: 256, max_result: Size(16 << 20) }
+        Self {
+            rate: None,
+            burst: None,
+            concurrency: None,
+            queue: 256,
+            max_result: Size(16 << 20),
+            stderr: Size(64 << 10),
+        }
     }
 }
 
@@ -268,6 +287,8 @@ pub(super) struct Timeouts {
     pub call: Period,
     /// For a call, progress or not.
     pub call_max: Period,
+    /// For a sign of life; see `ping`.
+    pub ping: Period,
 }
 
 impl Default for Timeouts {
@@ -277,7 +298,60 @@ impl Default for Timeouts {
             probe: Period::secs(3),
             call: Period::secs(60),
             call_max: Period::secs(15 * 60),
+            ping: Period::secs(10),
         }
+    }
+}
+
+/// When a server that failed is started again.
+#[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Restart {
+    /// The first delay, half of it at random; it doubles with each failure in a row.
+    pub first: Period,
+    /// The longest delay. A `url` is looked for each 5 s at least.
+    pub longest: Period,
+    /// So many failures within `within` open the breaker of a `command`: calls are refused at once.
+    #[schemars(range(min = 1, max = 1000))]
+    pub failures: u16,
+    /// The time in which failures are counted.
+    pub within: Period,
+    /// How often it is tried while the breaker is open.
+    pub pause: Period,
+    /// A server that ran this long did not fail to start: failures before are forgotten.
+    pub stable: Period,
+    /// Starts a minute at most, whatever their reason.
+    #[schemars(range(min = 1, max = 1000))]
+    pub per_minute: u16,
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self {
+            first: Period(Duration::from_millis(500)),
+            longest: Period::secs(60),
+            failures: 5,
+            within: Period::secs(120),
+            pause: Period::secs(60),
+            stable: Period::secs(60),
+            per_minute: 30,
+        }
+    }
+}
+
+/// How long the steps of a stop take.
+#[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Stop {
+    /// From the end of its input to TERM.
+    pub input: Period,
+    /// From TERM to KILL.
+    pub term: Period,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { input: Period::secs(5), term: Period::secs(3) }
     }
 }
 

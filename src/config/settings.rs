@@ -139,6 +139,12 @@ pub struct ServerSettings {
     pub idle_stop: Option<Duration>,
     /// Its deadlines.
     pub timeouts: Timeouts,
+    /// Silent for this long, it is asked whether it lives; `None` = never.
+    pub ping: Option<Duration>,
+    /// When it is started again after it failed.
+    pub restart: Restart,
+    /// How long each step takes when it is stopped and nobody waits for that.
+    pub stop: Stop,
     /// The gateway is not ready without it.
     pub required: bool,
     /// Who shares a connection to it.
@@ -173,6 +179,9 @@ impl ServerSettings {
             era: EraChoice::Auto,
             idle_stop: None,
             timeouts: Timeouts::default(),
+            ping: Some(Duration::from_secs(60)),
+            restart: Restart::default(),
+            stop: Stop::default(),
             required: false,
             sharing: Sharing::Auto,
             limits: ServerLimits::default(),
@@ -197,6 +206,9 @@ impl ServerSettings {
                 era: settings.era,
                 idle_stop: settings.idle_stop,
                 timeouts: settings.timeouts,
+                ping: settings.ping,
+                restart: settings.restart,
+                stop: settings.stop,
                 sharing: settings.sharing,
                 limits: ServerLimits { rate: None, ..settings.limits },
                 roots: settings.roots.clone(),
@@ -286,11 +298,13 @@ pub struct ServerLimits {
     pub queue: usize,
     /// Largest answer that is passed on, in bytes.
     pub max_result: u64,
+    /// How much of what it prints on stderr is kept, in bytes.
+    pub stderr: usize,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { rate: None, concurrency: None, queue: 256, max_result: 16 << 20 }
+        Self { rate: None, concurrency: None, queue: 256, max_result: 16 << 20, stderr: 64 << 10 }
     }
 }
 
@@ -489,12 +503,63 @@ pub struct Timeouts {
     pub call: Duration,
     /// A call, progress or not (TMO-1).
     pub call_max: Duration,
+    /// For a sign of life.
+    pub ping: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let second = Duration::from_secs(1);
-        Self { start: second * 60, probe: second * 3, call: second * 60, call_max: second * 900 }
+        Self { start: second * 60, probe: second * 3, call: second * 60, call_max: second * 900, ping: second * 10 }
+    }
+}
+
+/// When a server that failed is started again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Restart {
+    /// The first delay; it doubles with each failure in a row.
+    pub first: Duration,
+    /// The longest delay.
+    pub longest: Duration,
+    /// So many failures…
+    pub failures: usize,
+    /// …within this time open the breaker of a child.
+    pub within: Duration,
+    /// An open breaker lets one start through this often.
+    pub pause: Duration,
+    /// A server that ran this long did not fail to start (D-33).
+    pub stable: Duration,
+    /// Starts within a minute, whatever their reason.
+    pub per_minute: usize,
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            first: second / 2,
+            longest: second * 60,
+            failures: 5,
+            within: second * 120,
+            pause: second * 60,
+            stable: second * 60,
+            per_minute: 30,
+        }
+    }
+}
+
+/// How long the steps of a stop take when nobody waits for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stop {
+    /// From the end of its input to TERM.
+    pub input: Duration,
+    /// From TERM to KILL.
+    pub term: Duration,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { input: Duration::from_secs(5), term: Duration::from_secs(3) }
     }
 }
 

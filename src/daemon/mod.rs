@@ -88,10 +88,12 @@ impl Daemon {
 
     /// Stops all servers, so that no process of theirs is left.
     pub async fn stop(self, pace: Pace) {
+        let longest = |pace: Pace| pace.input + pace.term * 2;
+        let each = self.gateway().servers().map(|server| longest(pace.of(&server.settings().stop))).max();
         self.current.stop(pace);
         self.closed.cancel();
         self.tasks.close();
-        if timeout(pace.input + pace.term * 2 + SLACK, self.tasks.wait()).await.is_err() {
+        if timeout(each.unwrap_or_default().max(longest(pace)) + SLACK, self.tasks.wait()).await.is_err() {
             tracing::warn!("not everything has ended in time");
         }
         // Last, when nobody is left who decides anything.

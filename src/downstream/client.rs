@@ -8,7 +8,7 @@
 //! Long, and one thing: what callers see of a client and the actor that keeps it share each field of it.
 
 use std::collections::BTreeSet;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use super::reach::Connect;
 use super::roots::Roots;
 use super::server::{Apart, Change, Event, Listed, Listing};
 use super::subscription::Singles;
-use super::{EraMemory, Fault, list, subscription};
+use super::{EraMemory, Fault, list, signs, subscription};
 use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
@@ -369,6 +369,8 @@ enum End {
     Gone,
     /// It forgot our session; it lives (SES-4).
     Renew,
+    /// It is there and says nothing, not even that it lives.
+    Silent,
 }
 
 impl Actor {
@@ -383,7 +385,7 @@ impl Actor {
             return;
         }
         let remote = matches!(server.settings.reach, Ok(Reach::Remote(_)));
-        let mut life = if remote { Lifecycle::remote() } else { Lifecycle::default() };
+        let mut life = Lifecycle::new(server.settings.restart, remote);
         let mut needed = !server.lease.calls_only;
         let mut starts = 0u64;
         let mut woken = server.woken.subscribe();
@@ -437,6 +439,14 @@ impl Actor {
                     self.retire(&mut session, Pace::CALM).await;
                     life.ended_well();
                     needed = false;
+                }
+                End::Silent => {
+                    let why = "it gave no sign of life and was stopped";
+                    let why = format!("{why}{}", self.retire(&mut session, Pace::SWIFT).await);
+                    tracing::warn!(server = %server.key, "{why}");
+                    server.note_error(&why);
+                    life.failed(Instant::now(), lived, fastrand::f32());
+                    needed = !server.lease.calls_only || server.is_awaited();
                 }
                 End::Renew | End::Gone => {
                     let why = format!("it ended{}", self.retire(&mut session, Pace::SWIFT).await);
@@ -648,6 +658,7 @@ impl Actor {
 
     /// Stops what is left of it; answers how it ended and what it printed last, safe to show.
     async fn retire(&self, session: &mut Session, pace: Pace) -> String {
+        let pace = pace.of(&self.server.settings.stop);
         session.connection.close("it is being stopped");
         if let Some(http) = session.connection.http() {
             http.finish(session.connection.revision(), pace, true).await;
@@ -704,6 +715,7 @@ impl Actor {
         // Beside all else, so that a list that hangs delays no news.
         let mut listing: Option<Pin<Box<dyn Future<Output = BTreeSet<Kind>> + Send + '_>>> = None;
         let mut kept_at = None;
+        let mut silent = pin!(signs::missing(connection, &server.settings));
         loop {
             let idle_at = self.idle_at(connection, kept_at);
             let list_at = plan.at().filter(|_| listing.is_none());
@@ -713,6 +725,7 @@ impl Actor {
                 () = connection.over.cancelled() => {
                     return if connection.lost_session() { End::Renew } else { End::Gone };
                 }
+                () = &mut silent => return End::Silent,
                 failed = async { listing.as_mut().expect("invariant: looked at before").await }, if listing.is_some() => {
                     listing = None;
                     plan.listed(failed, Instant::now());

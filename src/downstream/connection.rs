@@ -130,6 +130,8 @@ pub struct Connection {
     acknowledged: watch::Sender<Vec<(u64, BTreeSet<Arc<str>>)>>,
     /// Bytes of answers that wait to be taken.
     pub(super) held: Arc<Held>,
+    /// It said something since this was looked at.
+    pub(super) heard: AtomicBool,
     /// Set when nothing new can be asked any more; before `closed`, or with it.
     pub(super) over: CancellationToken,
     /// Set when nobody is answered any more.
@@ -217,6 +219,7 @@ impl Connection {
             changed: Changed::default(),
             acknowledged: watch::Sender::default(),
             held: Arc::default(),
+            heard: AtomicBool::new(false),
             over: CancellationToken::new(),
             closed: CancellationToken::new(),
             session_lost: AtomicBool::new(false),
@@ -330,6 +333,15 @@ impl Connection {
     /// How many requests wait for answers.
     pub fn in_flight(&self) -> usize {
         self.pending().slots.values().filter(|slot| slot.deadlines.is_some()).count()
+    }
+
+    /// How long the requests that wait for answers may take without a sign of life, at most: `Some(None)` where a user is
+    /// asked, which takes as long as it takes; `None` when there are none.
+    pub(super) fn patience(&self) -> Option<Option<Duration>> {
+        let pending = self.pending();
+        let waiting = || pending.slots.values().filter(|slot| slot.deadlines.is_some());
+        let longest = waiting().filter_map(|slot| slot.deadlines).map(|deadlines| deadlines.idle).max()?;
+        Some(waiting().all(|slot| slot.paused.is_none()).then_some(longest))
     }
 
     /// Waits until no request waits for an answer.

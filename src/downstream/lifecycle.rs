@@ -5,28 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first delay; it doubles with each failure (threat model §9).
-const FIRST: Duration = Duration::from_millis(500);
-/// The longest delay.
-const LONGEST: Duration = Duration::from_secs(60);
-/// So many failures…
-const BREAK_AFTER: usize = 5;
-/// …within this time open the breaker.
-const BREAK_WITHIN: Duration = Duration::from_secs(120);
-/// An open breaker lets one start through this often.
-const HALF_OPEN: Duration = Duration::from_secs(60);
+use crate::config::settings::Restart;
+
 /// The longest delay for what is not ours to start: it is only looked for again.
 const LONGEST_REMOTE: Duration = Duration::from_secs(5);
-/// A server that ran this long did not fail to start (D-33).
-const STABLE: Duration = Duration::from_secs(60);
-/// Starts within a minute, whatever their reason.
-const STARTS_A_MINUTE: usize = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How often a server failed lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lifecycle {
-    /// Failures within [`BREAK_WITHIN`].
+    rules: Restart,
+    /// Failures within [`Restart::within`].
     failures: VecDeque<Instant>,
     /// Failures in a row.
     row: u32,
@@ -49,18 +38,19 @@ pub(super) enum Leave {
 }
 
 impl Lifecycle {
-    /// Of a server behind a URL.
-    pub(super) fn remote() -> Self {
-        Self { remote: true, ..Self::default() }
+    /// Of a child, or of a server behind a URL.
+    pub(super) fn new(rules: Restart, remote: bool) -> Self {
+        let (failures, starts) = (VecDeque::new(), VecDeque::new());
+        Self { rules, failures, row: 0, starts, not_before: None, remote }
     }
 
     /// May it be started at `now`?
     pub(super) fn leave(&mut self, now: Instant) -> Leave {
-        forget(&mut self.failures, now, BREAK_WITHIN);
+        forget(&mut self.failures, now, self.rules.within);
         forget(&mut self.starts, now, MINUTE);
         let broken = self.is_broken();
         let full = match self.starts.front() {
-            Some(&first) if self.starts.len() >= STARTS_A_MINUTE => Some(first + MINUTE),
+            Some(&first) if self.starts.len() >= self.rules.per_minute => Some(first + MINUTE),
             _ => None,
         };
         match self.not_before.max(full) {
@@ -77,17 +67,18 @@ impl Lifecycle {
 
     /// It failed to start, or ended without cause after `lived`; `random` is uniform in 0…1.
     pub(super) fn failed(&mut self, now: Instant, lived: Duration, random: f32) {
-        if lived >= STABLE {
+        if lived >= self.rules.stable {
             self.reset();
         }
         self.failures.push_back(now);
-        forget(&mut self.failures, now, BREAK_WITHIN);
+        forget(&mut self.failures, now, self.rules.within);
         self.row = self.row.saturating_add(1);
         let delay = if self.is_broken() {
-            HALF_OPEN
+            self.rules.pause
         } else {
-            let longest = if self.remote { LONGEST_REMOTE } else { LONGEST };
-            let ceiling = FIRST.saturating_mul(1 << (self.row - 1).min(10)).min(longest);
+            let Restart { first, longest, .. } = self.rules;
+            let longest = if self.remote { longest.min(LONGEST_REMOTE) } else { longest };
+            let ceiling = first.saturating_mul(1 << (self.row - 1).min(10)).min(longest);
             // Half of it certain, so that delays grow; half of it random, so that many do not march in step.
             ceiling.mul_f32(0.5 + 0.5 * random)
         };
@@ -95,7 +86,7 @@ impl Lifecycle {
     }
 
     fn is_broken(&self) -> bool {
-        !self.remote && self.failures.len() >= BREAK_AFTER
+        !self.remote && self.failures.len() >= self.rules.failures
     }
 
     /// It ended after it had done its work: the next start may follow at once.
@@ -128,7 +119,7 @@ mod tests {
 
     #[test]
     fn d017_delays_grow_then_the_breaker_opens() {
-        let mut life = Lifecycle::default();
+        let mut life = Lifecycle::new(Restart::default(), false);
         let mut now = Instant::now();
         let mut delays = Vec::new();
         for _ in 0..5 {
@@ -151,19 +142,50 @@ mod tests {
 
     #[test]
     fn d33_only_a_stable_time_resets() {
-        let mut life = Lifecycle::default();
+        let mut life = Lifecycle::new(Restart::default(), false);
         let now = Instant::now();
         for _ in 0..3 {
             life.failed(now, Duration::from_secs(59), 1.0);
         }
         assert_eq!(life.row, 3);
-        life.failed(now, STABLE, 1.0);
+        life.failed(now, Duration::from_secs(60), 1.0);
         assert_eq!((life.row, life.failures.len()), (1, 1));
     }
 
     #[test]
+    fn all_numbers_are_the_operators() {
+        let second = Duration::from_secs(1);
+        let rules = Restart {
+            first: second,
+            longest: second * 3,
+            failures: 4,
+            within: second * 1000,
+            pause: second * 7,
+            stable: second * 2,
+            per_minute: 6,
+        };
+        let mut life = Lifecycle::new(rules, false);
+        let mut now = Instant::now();
+        let mut delays = Vec::new();
+        for _ in 0..5 {
+            life.started(now);
+            life.failed(now, second, 1.0);
+            let (Leave::At(at) | Leave::Broken(at)) = life.leave(now) else { panic!("no delay") };
+            delays.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(delays, [1, 2, 3, 7, 7]);
+        life.failed(now, second * 2, 1.0);
+        assert_eq!(life.leave(now), Leave::At(now + second), "it was stable");
+        // Six starts a minute: with this one, the next waits for the first to be a minute ago.
+        life.started(now);
+        life.ended_well();
+        assert_eq!(life.leave(now), Leave::At(now + second * 40));
+    }
+
+    #[test]
     fn a_url_is_looked_for_every_five_seconds_at_least_and_never_given_up() {
-        let mut life = Lifecycle::remote();
+        let mut life = Lifecycle::new(Restart::default(), true);
         let mut now = Instant::now();
         for _ in 0..40 {
             life.started(now);
@@ -178,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_more_starts_a_minute_than_the_cap(ends in prop::collection::vec((0u64..3000, any::<bool>(), 0f32..1.0), 1..200)) {
-            let mut life = Lifecycle::default();
+            let mut life = Lifecycle::new(Restart::default(), false);
             let mut now = Instant::now();
             let mut starts: Vec<Instant> = Vec::new();
             for (lived, well, random) in ends {
@@ -190,7 +212,7 @@ mod tests {
             }
             for (n, start) in starts.iter().enumerate() {
                 let within = starts[n..].iter().filter(|s| s.duration_since(*start) < MINUTE).count();
-                prop_assert!(within <= STARTS_A_MINUTE, "{within}");
+                prop_assert!(within <= 30, "{within}");
             }
         }
     }

@@ -25,6 +25,7 @@ mod reach;
 mod receive;
 mod roots;
 mod server;
+mod signs;
 mod subscription;
 mod tasks;
 mod tree;

@@ -20,18 +20,17 @@ use tokio_util::task::TaskTracker;
 
 use super::guard::Guard;
 use super::tree;
-use crate::config::settings::Launch;
+use crate::config::settings::{Launch, Stop};
 use crate::transport::{Channel, PIPE};
 
 /// What is kept of a child's stderr (D-27).
-const RING: usize = 64 << 10;
 /// How long its last words are waited for when it is gone.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Between two looks at a group that should be gone.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How fast a child is stopped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// From the end of its input to TERM.
     pub input: Duration,
@@ -44,6 +43,11 @@ impl Pace {
     pub const CALM: Self = Self { input: Duration::from_secs(5), term: Duration::from_secs(3) };
     /// When our host is gone: all must be over within 1.5 s, because it kills us after 2 (contract §5).
     pub const SWIFT: Self = Self { input: Duration::from_millis(500), term: Duration::from_millis(400) };
+
+    /// The waits for a server of these settings: whoever is in no hurry takes its own.
+    pub fn of(self, settings: &Stop) -> Self {
+        if self == Self::CALM { Self { input: settings.input, term: settings.term } } else { self }
+    }
 }
 
 /// A running child.
@@ -71,7 +75,12 @@ impl Drop for Child {
 }
 
 /// Starts a child and connects to its standard streams.
-pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) -> io::Result<(Child, Channel)> {
+pub(super) fn start(
+    launch: &Launch,
+    stderr_kept: usize,
+    guard: &Arc<Guard>,
+    tasks: &TaskTracker,
+) -> io::Result<(Child, Channel)> {
     #[expect(clippy::disallowed_methods, reason = "this is the file that starts children")]
     let mut command = Command::new(&launch.program);
     command
@@ -91,7 +100,7 @@ pub(super) fn start(launch: &Launch, guard: &Arc<Guard>, tasks: &TaskTracker) ->
     guard.add(pid);
     let streams = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = streams else { return Err(io::ErrorKind::BrokenPipe.into()) };
-    let ring = Arc::new(StderrRing::default());
+    let ring = Arc::new(StderrRing::new(stderr_kept));
     let draining = tasks.spawn(Arc::clone(&ring).drain(stderr));
     // From here on, whatever fails, the child goes with what is returned or dropped.
     let child = Child { process, group: pid, guard: Arc::clone(guard), stderr: ring, draining, ended: false };
@@ -188,12 +197,17 @@ fn has_ended(group: Pid, members: &mut Vec<tree::Stray>) -> bool {
 }
 
 /// The last bytes of a child's stderr.
-#[derive(Default)]
 pub(super) struct StderrRing {
+    /// So many, at most.
+    most: usize,
     bytes: Mutex<VecDeque<u8>>,
 }
 
 impl StderrRing {
+    fn new(most: usize) -> Self {
+        Self { most, bytes: Mutex::default() }
+    }
+
     /// Reads until the end, so that the child never waits for us (D011, D012).
     async fn drain(self: Arc<Self>, mut stderr: ChildStderr) {
         let mut buffer = vec![0; 4096];
@@ -203,9 +217,9 @@ impl StderrRing {
     }
 
     fn put(&self, read: &[u8]) {
-        let read = &read[read.len().saturating_sub(RING)..];
+        let read = &read[read.len().saturating_sub(self.most)..];
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = (bytes.len() + read.len()).saturating_sub(RING);
+        let over = (bytes.len() + read.len()).saturating_sub(self.most);
         bytes.drain(..over);
         bytes.extend(read);
     }
@@ -226,7 +240,8 @@ mod tests {
 
     #[test]
     fn d012_the_ring_keeps_the_end_and_is_bounded() {
-        let ring = StderrRing::default();
+        const RING: usize = 64 << 10;
+        let ring = StderrRing::new(RING);
         for n in 0..100_000 {
             ring.put(format!("line {n}\n").as_bytes());
         }

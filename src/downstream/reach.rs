@@ -95,7 +95,7 @@ impl Connect for Processes {
                 Guard::none()
             }))
         });
-        let (child, channel) = process::start(launch, guard, &self.tasks)
+        let (child, channel) = process::start(launch, server.limits.stderr, guard, &self.tasks)
             .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
         Ok(Link { way: Way::Lines(channel), child: Some(child) })
     }

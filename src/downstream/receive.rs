@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -125,6 +126,7 @@ impl Receiver {
     }
 
     fn message(&mut self, line: Bytes, read: Result<Message, NoMessage>) {
+        self.connection.heard.store(true, Ordering::Relaxed);
         match read {
             Ok(Message::Result { id, result }) => {
                 let body = Body::result(&line, &self.index, result);

@@ -161,6 +161,53 @@ async fn a_stop_during_a_start_ends_all_that_was_begun() {
     }
 }
 
+/// A server that hangs is found out though nobody calls it, and started anew.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_gives_no_sign_of_life_is_started_anew() {
+    for modern in [false, true] {
+        let mut settings = server("a");
+        settings.ping = Some(Duration::from_secs(30));
+        settings.timeouts.ping = Duration::from_secs(5);
+        settings.era = if modern { EraChoice::Modern } else { EraChoice::Legacy };
+        let mut world = World::new(vec![settings]);
+        let mut host = world.host();
+        let mut a = world.accept("a").await;
+        let question = if modern { "server/discover" } else { "ping" };
+        if modern { a.modern(&["t"]).await } else { a.legacy_without_probe(&["t"]).await };
+        host.open("2025-11-25").await;
+        assert_eq!(host.list().await, ["a__t"]);
+        // Any answer is a sign, an error too; and it keeps on being asked.
+        for _ in 0..3 {
+            let asked = Instant::now();
+            let ping = a.expect(question).await;
+            assert!(asked.elapsed() <= Duration::from_secs(31), "{:?}", asked.elapsed());
+            a.error(&ping, -32601).await;
+        }
+        // One that works says nothing for as long as a call may take; its host waits for it.
+        host.call(1, "a__t").await;
+        let call = a.expect("tools/call").await;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(55) {
+            a.quiet_but(question, Duration::from_secs(5)).await;
+        }
+        a.result(&call, text("late")).await;
+        assert_eq!(text_of(&host.answer(1).await), "late");
+        // Two questions without an answer.
+        let start = Instant::now();
+        let mut again = world.accept("a").await;
+        let elapsed = start.elapsed();
+        assert!(elapsed >= Duration::from_secs(10) && elapsed <= Duration::from_secs(72), "{elapsed:?}");
+        if modern { again.modern(&["t"]).await } else { again.legacy_without_probe(&["t"]).await };
+        host.call(2, "a__t").await;
+        let call = again.expect("tools/call").await;
+        again.result(&call, text("back")).await;
+        assert_eq!(text_of(&host.answer(2).await), "back");
+        let last_error = world.gateway.servers().next().unwrap().last_error().unwrap();
+        assert!(last_error.contains("no sign of life"), "{last_error}");
+        world.end().await;
+    }
+}
+
 /// PRB-2: one that ends on the probe is started again, once, and not probed.
 #[tokio::test(start_paused = true)]
 async fn prb2_a_server_that_ends_on_the_probe_is_opened_again_without_it() {
