@@ -44,6 +44,11 @@ impl ServerKey {
         Ok(Self(text.into()))
     }
 
+    /// The key of the gateway itself, [`Self::RESERVED`].
+    pub fn gateway() -> Self {
+        Self(Self::RESERVED.into())
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -16,7 +16,7 @@
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`moment`] | the MCP language; checked names; foreign text; patterns over names; the calendar |
-//! | 1 | [`whole`], [`hunks`] | files written whole; what differs between two texts |
+//! | 1 | [`whole`], [`watched`], [`hunks`] | files written whole; files that change; what differs between two texts |
 
 pub mod adopt;
 pub mod caller;
@@ -37,4 +37,5 @@ pub mod shown;
 pub mod telemetry;
 pub mod transport;
 pub mod upstream;
+pub mod watched;
 pub mod whole;

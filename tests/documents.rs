@@ -40,7 +40,7 @@ fn files(folders: &[&str], extension: &str) -> Vec<PathBuf> {
 
 fn documents() -> Vec<(PathBuf, String)> {
     let mut paths = files(&["docs", "systemd", "tests"], "md");
-    paths.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    paths.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root().join(name)));
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 21] = [
+const FLOORS: [(&str, u8); 22] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -26,6 +26,7 @@ const FLOORS: [(&str, u8); 21] = [
     ("pattern", 1),
     ("moment", 1),
     ("shown", 1),
+    ("watched", 1),
     ("whole", 1),
     ("hunks", 1),
 ];

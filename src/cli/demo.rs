@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         out::text("\nServing on standard input and output until interrupted (one JSON-RPC message per line).")?;
         let (channel, _restore) = crate::transport::standard::host()?;
-        Ok(daemon.serve(channel, Principal::stdio(), None).await)
+        Ok(daemon.serve(channel, Principal::stdio().into(), None).await)
     })??;
     Ok(match ended {
         Ended::Drained => Exit::Fine,

@@ -6,6 +6,7 @@ mod ask;
 mod audit;
 mod call;
 mod check;
+mod connect;
 mod demo;
 mod demo_server;
 mod doctor;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::exit::Exit;
-use super::{Common, load, out, pins, who};
-use crate::daemon;
+use super::{Common, connect, load, out, pins, who};
+use crate::daemon::{self, attach};
+use crate::ident::Secret;
 
 /// Flags of `run`.
 #[derive(clap::Args)]
@@ -12,10 +13,12 @@ pub(super) struct Args {
     /// Show this profile instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// File with the token of this installation: whoever starts us is then stdio:NAME, as auth.stdio says. Default:
-    /// what ONEGATE_TOKEN holds, if anything.
+    /// File with the token of this installation: whoever starts us is then stdio:NAME, as auth.stdio says; with --connect,
+    /// what is shown to that gateway. Default: what ONEGATE_TOKEN holds, if anything.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    front: connect::Other,
     #[command(flatten)]
     demands: pins::Demands,
     #[command(flatten)]
@@ -23,6 +26,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
+    if let Some(served) = args.front.run(args.token_file.as_deref(), args.common.log.as_deref()) {
+        return served;
+    }
     let mut loaded = load::load(&args.common, false)?;
     load::choose(&mut loaded.settings, args.profile.as_deref())?;
     args.demands.may(&args.common, &loaded.settings)?;
@@ -41,7 +47,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         load::show_first(&mut loaded.settings, profile.as_deref())?;
         still(&loaded.settings)
     })?;
-    Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload))??.into())
+    let wanted = loaded.settings.admin.attach.then(|| {
+        // It was read before, and is known.
+        let token = who::token(args.token_file.as_deref()).ok().flatten().map(|(token, _)| Secret::new(token));
+        attach::Wanted { identity: loaded.identity, profile: args.profile.clone(), token }
+    });
+    Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload, wanted))??.into())
 }
 
 /// Runs a future on one thread: a host and its servers are few pipes, and a wake-up across threads costs more than

@@ -52,5 +52,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             out::say(&line.to_string());
         }
     };
-    Ok(run::block_on(daemon::serve_http(loaded.settings, inherited, reload, announce))??.into())
+    Ok(run::block_on(daemon::serve_http(loaded.settings, inherited, reload, &loaded.identity, announce))??.into())
 }

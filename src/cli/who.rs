@@ -48,23 +48,34 @@ impl As {
 /// Whoever started us: `stdio`, or the one whose token this installation was given. A token that is
 /// given and not known is a fault: somebody thinks to be somebody.
 pub(super) fn of_token(settings: &Settings, file: Option<&Path>) -> Result<Principal, String> {
-    let (token, place) = match (file, std::env::var_os(TOKEN)) {
-        (Some(file), _) => {
-            let shown = shown_str(&file.display().to_string());
-            let mut text = String::new();
-            let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST_TOKEN).read_to_string(&mut text));
-            read.map_err(|error| format!("the token file {shown:?} cannot be read: {error}"))?;
-            (text, format!("the token in {shown:?}"))
-        }
-        (None, Some(token)) => {
-            let token = token.into_string().map_err(|_| format!("{TOKEN} is not UTF-8"))?;
-            (token, format!("the token in {TOKEN}"))
-        }
-        (None, None) => return Ok(Principal::stdio()),
-    };
+    let Some((token, place)) = token(file)? else { return Ok(Principal::stdio()) };
     let known = keys::find(token.trim(), settings.auth.stdio.iter().map(|known| (known, &known.hash)));
     let known = known.ok_or_else(|| format!("{place} is none of auth.stdio"))?;
     Ok(Principal::stdio_named(&known.name, &known.groups))
+}
+
+/// The token that this installation was given, and where it stands.
+pub(super) fn token(file: Option<&Path>) -> Result<Option<(String, String)>, String> {
+    match (file, std::env::var_os(TOKEN)) {
+        (Some(file), _) => {
+            let shown = shown_str(&file.display().to_string());
+            Ok(Some((read_token(file)?, format!("the token in {shown:?}"))))
+        }
+        (None, Some(token)) => {
+            let token = token.into_string().map_err(|_| format!("{TOKEN} is not UTF-8"))?;
+            Ok(Some((token, format!("the token in {TOKEN}"))))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// The token in a file.
+pub(super) fn read_token(file: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(LONGEST_TOKEN).read_to_string(&mut text));
+    let shown = shown_str(&file.display().to_string());
+    read.map_err(|error| format!("the token file {shown:?} cannot be read: {error}"))?;
+    Ok(text)
 }
 
 /// The principal of this name, with the groups of its key where no others are given.

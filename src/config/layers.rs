@@ -16,7 +16,7 @@ use super::schema;
 use super::tree::{Entry, Node, Pos, Value, toml};
 
 /// The beginning of our variables.
-const VARIABLE: &str = "ONEGATE__";
+pub(super) const VARIABLE: &str = "ONEGATE__";
 
 /// A file, a variable or a flag.
 pub(super) struct Layer {

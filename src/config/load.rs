@@ -3,7 +3,11 @@
 //! Every fault of every layer is collected before anything is refused. Called by `cli` and `daemon`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 
 use super::check::Check;
 use super::environment::Environment;
@@ -74,6 +78,8 @@ pub struct Loaded {
     pub sources: Vec<PathBuf>,
     /// The same, and the folders whose files count whichever they are: what a change of may make another configuration.
     pub watched: Vec<PathBuf>,
+    /// Which configuration it is, however it reads just now: of its places and of what the environment says of it.
+    pub identity: String,
     /// All that disables single servers. `run` and `serve` go on; `check` shows it and fails.
     pub server_faults: Vec<Fault>,
     /// What concerns `serve` alone.
@@ -119,7 +125,28 @@ fn load_found(options: &LoadOptions, found: files::Found) -> Result<Loaded, Faul
     }
     let organisation = Some(options.etc.join(files::ORGANISATION)).filter(|folder| folder.is_dir());
     let watched = sources.iter().cloned().chain(organisation).collect();
-    Ok(Loaded { settings, notes: draft.notes, sources, watched, server_faults, serving, untrusted: found.untrusted })
+    let identity = identity(&sources, &options.environment);
+    Ok(Loaded {
+        settings,
+        notes: draft.notes,
+        sources,
+        watched,
+        identity,
+        server_faults,
+        serving,
+        untrusted: found.untrusted,
+    })
+}
+
+/// The name of a configuration. Files of a `.d` folder come and go with the file beside it.
+fn identity(sources: &[PathBuf], environment: &Environment) -> String {
+    let is_part = |path: &Path| path.parent().is_some_and(|folder| folder.extension().is_some_and(|end| end == "d"));
+    let places = sources.iter().filter(|path| !is_part(path));
+    let places: Vec<_> = places.map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+    let ours = |(name, _): &(&OsStr, &OsStr)| name.as_encoded_bytes().starts_with(layers::VARIABLE.as_bytes());
+    let mut said: Vec<_> = environment.iter().filter(ours).collect();
+    said.sort();
+    HEXLOWER.encode(&Sha256::digest(format!("{places:?}{said:?}"))[..16])
 }
 
 /// What has been read so far.

@@ -7,6 +7,7 @@
 mod address;
 mod cases;
 mod check;
+pub mod connect;
 mod environment;
 mod fault;
 mod files;

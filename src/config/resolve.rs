@@ -98,7 +98,13 @@ pub(super) fn resolve(
     let audit = audit(file.telemetry.audit, &ground, earlier, &mut faults);
     Resolved {
         settings: Settings {
-            gateway: GatewaySettings { instructions: file.gateway.instructions, name_budget, state, seal_key },
+            gateway: GatewaySettings {
+                instructions: file.gateway.instructions,
+                name_budget,
+                state,
+                seal_key,
+                is_mere_front: false,
+            },
             servers,
             profiles,
             policy,
@@ -130,6 +136,7 @@ fn admin(written: &schema::Admin, ground: &Ground<'_>) -> AdminSettings {
         folder: Some(ground.environment.runtime_folder()),
         // Checked with its line.
         listen: written.listen.as_ref().and_then(|address| address.parse().ok()),
+        attach: written.attach == schema::Attach::Auto,
     }
 }
 

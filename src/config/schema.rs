@@ -20,7 +20,7 @@ use super::period::{Period, PeriodOrNever};
 use super::rate::Written as Rate;
 use super::size::Size;
 
-pub(super) use front::{Admin, Auth, Http, Jwt, Key, Mode, Profile};
+pub(super) use front::{Admin, Attach, Auth, Http, Jwt, Key, Mode, Profile};
 pub(super) use pins::{Additions, Pin, PinMode, PinTable, Pins};
 pub(super) use policy::{
     Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,

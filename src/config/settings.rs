@@ -50,7 +50,13 @@ impl Settings {
     /// These servers and the defaults of the configuration, `state` aside.
     pub fn of(servers: Vec<ServerSettings>, state: PathBuf, telemetry: TelemetrySettings) -> Self {
         Self {
-            gateway: GatewaySettings { instructions: None, name_budget: 45, state, seal_key: None },
+            gateway: GatewaySettings {
+                instructions: None,
+                name_budget: 45,
+                state,
+                seal_key: None,
+                is_mere_front: false,
+            },
             servers,
             profiles: vec![ProfileSettings::everything()],
             policy: PolicySettings::default(),
@@ -74,6 +80,8 @@ pub struct GatewaySettings {
     pub state: PathBuf,
     /// The key of seals, shared by replicas; `None` = made once and kept in the state folder.
     pub seal_key: Option<Secret>,
+    /// It has one server, another gateway, and is a front to that alone: what it says of itself is handed on as it is.
+    pub is_mere_front: bool,
 }
 
 /// `[admin]`: where operators look at a running gateway.
@@ -85,6 +93,8 @@ pub struct AdminSettings {
     pub folder: Option<PathBuf>,
     /// Where health and numbers are served to other programs.
     pub listen: Option<SocketAddr>,
+    /// A `run` uses a `serve` of the same user and configuration, where one runs.
+    pub attach: bool,
 }
 
 /// `[telemetry]`.

@@ -8,7 +8,6 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +29,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::socket::{self, Socket, clear, is_trusted};
 use crate::config::settings::{AdminSettings, HttpSettings};
 use crate::gateway::{Current, Status};
 use crate::telemetry::metrics;
@@ -96,7 +96,7 @@ pub(super) fn open(
     tasks: &TaskTracker,
 ) {
     let admin = Arc::new(Admin { subject, began: Instant::now() });
-    match Socket::open(settings) {
+    match socket(settings) {
         Ok(Some((listener, socket))) => {
             let (admin, stop) = (Arc::clone(&admin), stop.clone());
             tasks.spawn(async move {
@@ -121,63 +121,21 @@ pub(super) fn open(
     }
 }
 
-/// A socket in the file system; taken away when dropped, unless another one stands there by then.
-struct Socket {
-    path: PathBuf,
-    inode: u64,
-}
-
-impl Socket {
-    /// The one that is configured, or, where another gateway lives there, one for this process alone.
-    fn open(settings: &AdminSettings) -> io::Result<Option<(UnixListener, Self)>> {
-        if let Some(path) = &settings.socket {
-            match Self::bind(path) {
-                Ok(opened) => return Ok(Some(opened)),
-                Err(error) => tracing::warn!("admin.socket = {}: {error}", path.display()),
-            }
-        }
-        let Some(folder) = &settings.folder else { return Ok(None) };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Those of processes that were killed.
-        for path in sockets(settings) {
-            let _ = clear(&path);
-        }
-        Self::bind(&folder.join(format!("{}.sock", std::process::id()))).map(Some)
-    }
-
-    fn bind(path: &Path) -> io::Result<(UnixListener, Self)> {
-        if clear(path)? {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another gateway has it"));
-        }
-        let listener = UnixListener::bind(path)?;
-        // Whoever connected before this was looked at, too: see `accept_owner`.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        let inode = fs::symlink_metadata(path)?.ino();
-        Ok((listener, Self { path: path.to_owned(), inode }))
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            let _ = fs::remove_file(&self.path);
+/// The one that is configured, or, where another gateway lives there, one for this process alone.
+fn socket(settings: &AdminSettings) -> io::Result<Option<(UnixListener, Socket)>> {
+    if let Some(path) = &settings.socket {
+        match Socket::bind(path) {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(error) => tracing::warn!("admin.socket = {}: {error}", path.display()),
         }
     }
-}
-
-/// Takes a socket away that nobody listens on any more; whether somebody does. What is no socket stays.
-fn clear(path: &Path) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket stands there"))
-        }
-        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map(|()| false),
-            _ => Ok(true),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+    let Some(folder) = &settings.folder else { return Ok(None) };
+    socket::folder(folder)?;
+    // Those of processes that were killed.
+    for path in sockets(settings) {
+        let _ = clear(&path);
     }
+    Socket::bind(&folder.join(format!("{}.sock", std::process::id()))).map(Some)
 }
 
 /// All sockets that gateways of this user and configuration may have.
@@ -315,12 +273,6 @@ impl Admin {
     }
 }
 
-/// Whether the other side is ours, or root's.
-fn is_trusted(stream: &UnixStream) -> io::Result<bool> {
-    let who = stream.peer_cred()?.uid();
-    Ok(who == 0 || who == rustix::process::getuid().as_raw())
-}
-
 fn body(status: StatusCode, kind: &'static str, content: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(content.into()));
     *response.status_mut() = status;
@@ -380,10 +332,12 @@ async fn ask_one(socket: &Path, path: &str) -> io::Result<Option<Bytes>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn settings(folder: &Path, socket: Option<PathBuf>) -> AdminSettings {
-        AdminSettings { socket, folder: Some(folder.join("run")), listen: None }
+        AdminSettings { socket, folder: Some(folder.join("run")), listen: None, attach: false }
     }
 
     #[tokio::test]
@@ -392,11 +346,11 @@ mod tests {
         let path = folder.path().join("s.sock");
         let settings = settings(folder.path(), Some(path.clone()));
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        let (_listener, first) = Socket::open(&settings).unwrap().unwrap();
+        let (_listener, first) = socket(&settings).unwrap().unwrap();
         assert_eq!(first.path, path);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         // The second gets one of its own, in a folder that is its owner's alone.
-        let (_other, second) = Socket::open(&settings).unwrap().unwrap();
+        let (_other, second) = socket(&settings).unwrap().unwrap();
         assert_ne!(second.path, path);
         assert_eq!(fs::metadata(second.path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(sockets(&settings).len(), 2);
@@ -410,7 +364,7 @@ mod tests {
         let path = folder.path().join("precious");
         fs::write(&path, "x").unwrap();
         let settings = settings(folder.path(), Some(path.clone()));
-        let (_listener, own) = Socket::open(&settings).unwrap().unwrap();
+        let (_listener, own) = socket(&settings).unwrap().unwrap();
         assert_ne!(own.path, path);
         assert_eq!(fs::read(&path).unwrap(), b"x");
         fs::remove_file(&own.path).unwrap();

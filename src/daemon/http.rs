@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
-use super::{Daemon, Reload};
+use super::{Daemon, Reload, attach};
 use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, Settings};
 use crate::gateway::{LIST_DEADLINE, Pace};
 use crate::upstream::http::{self, Entrance, Limits};
@@ -29,6 +29,7 @@ pub async fn serve_http(
     settings: Settings,
     inherited: Inherited,
     reload: Reload,
+    identity: &str,
     announce: impl FnOnce(&str),
 ) -> anyhow::Result<Ended> {
     let listener = listen(inherited, settings.http.listen).await?;
@@ -47,8 +48,9 @@ pub async fn serve_http(
     let address = format!("{scheme}://{}/mcp", http.listen);
     announce(&address);
     daemon.show("serve", Some(address));
+    let door = attach::open(&daemon, identity, &auth);
     tokio::select! {
-        ended = serve(daemon, listener, (&http, &auth), reload) => ended,
+        ended = serve(daemon, listener, (&http, &auth), reload, door) => ended,
         never = systemd::beat() => match never {},
     }
 }
@@ -68,6 +70,7 @@ async fn serve(
     listener: TcpListener,
     settings: (&HttpSettings, &AuthSettings),
     reload: Reload,
+    door: Option<Arc<attach::Door>>,
 ) -> anyhow::Result<Ended> {
     let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
     let told = signals::watch(stop.clone(), Some(hurry.clone()), false, &daemon.tasks);
@@ -87,7 +90,8 @@ async fn serve(
     });
     let (gateway, limits) = (Arc::clone(&daemon.current), Limits::default());
     let entrance = Entrance::new(settings, settings.0.listen, limits.keys.clone(), &stop, &daemon.tasks);
-    daemon.reload(reload, Some(Arc::clone(&entrance)), &stop);
+    let guests = door.as_ref().map(|door| door.serve(&daemon.current, &stop, &daemon.tasks));
+    daemon.reload(reload, Some((Arc::clone(&entrance), guests)), &stop);
     let serving = http::serve(limits, gateway, listener, settings.0, entrance, &stop, &daemon.tasks);
     let served = tokio::select! {
         served = serving => served,

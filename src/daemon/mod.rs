@@ -4,9 +4,11 @@
 //! look or a call.
 
 mod admin;
+pub mod attach;
 mod http;
 mod reload;
 mod signals;
+mod socket;
 mod systemd;
 
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use crate::policy::RulesError;
 use crate::telemetry::audit::{Audit, Keeper};
 use crate::transport::Channel;
 use crate::upstream::http::Entrance;
-use crate::upstream::stdio;
+use crate::upstream::stdio::{self, Guest};
 
 pub use admin::ask;
 pub use http::serve_http;
@@ -80,9 +82,15 @@ impl Daemon {
     }
 
     /// Has the configuration loaded anew when it changes or HUP comes, until `stop`; by `entrance`, too, where there is one.
-    fn reload(&self, reload: Reload, entrance: Option<Arc<Entrance>>, stop: &CancellationToken) {
+    fn reload(
+        &self,
+        reload: Reload,
+        entrances: Option<(Arc<Entrance>, Option<attach::Guests>)>,
+        stop: &CancellationToken,
+    ) {
         let (current, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
-        let subject = reload::Subject { current, entrance, fixed: self.fixed.clone(), fault };
+        let (entrance, guests) = entrances.unzip();
+        let subject = reload::Subject { current, entrance, guests: guests.flatten(), fixed: self.fixed.clone(), fault };
         reload::watch(subject, reload, stop.clone(), &self.tasks);
     }
 
@@ -105,14 +113,14 @@ impl Daemon {
     }
 
     /// Serves one host until it leaves or we are told to; then all is stopped.
-    pub async fn serve(self, channel: Channel, principal: Principal, reload: Option<Reload>) -> Ended {
+    pub async fn serve(self, channel: Channel, guest: Guest, reload: Option<Reload>) -> Ended {
         self.show("run", None);
         let stop = CancellationToken::new();
         let told = signals::watch(stop.clone(), None, reload.is_none(), &self.tasks);
         if let Some(reload) = reload {
             self.reload(reload, None, &stop);
         }
-        let front = stdio::serve_as(Arc::clone(&self.current), principal, channel, &stop, &self.tasks).await;
+        let front = stdio::serve_as(Arc::clone(&self.current), guest, channel, &stop, &self.tasks).await;
         stop.cancel();
         // Servers go first, so that calls still running end with an error that the host may still read.
         self.current.stop(Pace::SWIFT);
@@ -121,8 +129,29 @@ impl Daemon {
     }
 }
 
-/// Serves the host on our standard streams; who it is says the token of this installation, not the host.
-pub async fn serve_stdio(settings: Settings, principal: Principal, reload: Reload) -> anyhow::Result<Ended> {
+/// Serves the host on our standard streams with these settings, which no file has.
+pub async fn serve_front(settings: Settings, principal: Principal) -> anyhow::Result<Ended> {
     let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
-    Ok(Daemon::start(settings)?.serve(channel, principal, Some(reload)).await)
+    Ok(Daemon::start(settings)?.serve(channel, principal.into(), None).await)
+}
+
+/// Serves the host on our standard streams; who it is says the token of this installation, not the host. With `wanted`, a gateway
+/// of the same configuration that runs already serves it, as long as it does.
+pub async fn serve_stdio(
+    settings: Settings,
+    principal: Principal,
+    reload: Reload,
+    wanted: Option<attach::Wanted>,
+) -> anyhow::Result<Ended> {
+    let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
+    if let Some(wanted) = wanted {
+        match attach::attach(&settings.admin, &wanted).await {
+            Ok((pid, peer)) => {
+                tracing::info!("attached to the gateway of process {pid}");
+                return attach::serve(channel, peer, principal, reload).await;
+            }
+            Err(why) => tracing::info!("running alone: {why}"),
+        }
+    }
+    Ok(Daemon::start(settings)?.serve(channel, principal.into(), Some(reload)).await)
 }

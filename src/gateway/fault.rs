@@ -202,6 +202,13 @@ impl Failure {
         Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
     }
 
+    /// The gateway that had a request has left; nobody knows what came of it.
+    pub fn gateway_gone() -> Self {
+        let data = Some(data("downstream-unavailable", None, None));
+        let message = "The gateway that served this request has ended; whether it was carried out is not known";
+        Self { data, ..Self::plain(code::INTERNAL_ERROR, message) }
+    }
+
     /// Something that policy refuses and that is no call of a tool (contract §4).
     pub(super) fn refused(server: &ServerKey, refusal: &Refusal, message: String) -> Self {
         let code = if refusal.reason().is_of_limit() { code::LIMITED } else { code::INTERNAL_ERROR };

@@ -803,6 +803,14 @@ impl Lists {
         &self.places[server].overrides
     }
 
+    /// What the servers say, to the letter: of a front that has one.
+    pub(super) fn instructions_of_all(&self, sight: Sight) -> String {
+        let view = self.show(sight);
+        let parts = self.parts();
+        let shown = parts.iter().enumerate().filter(|(server, _)| view.shows(*server));
+        shown.filter_map(|(_, part)| part.instructions[1].as_deref()).collect()
+    }
+
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.
     pub(super) fn instructions(&self, sight: Sight, own: Option<&str>) -> String {
         let view = self.show(sight);

@@ -147,6 +147,9 @@ impl Gateway {
 
     /// What is known now of the instructions for the model.
     pub fn instructions(&self, sight: Sight) -> String {
+        if self.settings.is_mere_front {
+            return self.lists.instructions_of_all(sight);
+        }
         self.lists.instructions(sight, self.instructions.as_deref())
     }
 

@@ -58,6 +58,11 @@ impl Open {
 }
 
 impl Asked {
+    /// None yet; what was asked up to this number was asked by somebody else.
+    pub(super) fn after(last: u64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Waiting { last, ..Waiting::default() })))
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,6 +20,7 @@ use super::asked::Asked;
 use super::batch::{Places, ReplyTo};
 use super::legacy::Opened;
 use super::modern::{self, Honoured, Listen, modern_meta};
+use super::stdio::Guest;
 use super::subscribed::Subscribed;
 use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
@@ -46,14 +47,14 @@ const MAX_BATCH: usize = 128;
 const MAX_LISTENS: usize = 16;
 /// How long it may take to find out which resources are told of, before the stream is acknowledged (SUB-5).
 const ACK: Duration = Duration::from_secs(2);
-/// The profile that a stdio front shows.
-pub(super) const PROFILE: usize = 0;
 
 /// A host.
 pub(super) struct Session {
     pub(super) gateway: Arc<Current>,
     /// Who its host is, which it does not say itself.
     principal: Principal,
+    /// Which profile it sees, by place.
+    profile: usize,
     pub(super) outbox: Outbox,
     tasks: TaskTracker,
     /// By raw id; shared with the tasks, which take themselves out.
@@ -129,7 +130,8 @@ impl Later for Session {
 }
 
 impl Session {
-    pub(super) fn new(gateway: Arc<Current>, principal: Principal, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+    pub(super) fn new(gateway: Arc<Current>, guest: Guest, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
+        let Guest { principal, profile, asked } = guest;
         let state = State {
             legacy: None,
             capabilities: Capabilities::default(),
@@ -141,19 +143,20 @@ impl Session {
             listed: [None; 4],
             told: {
                 let now = gateway.now();
-                *now.changes(now.sight(&principal, PROFILE)).borrow()
+                *now.changes(now.sight(&principal, profile)).borrow()
             },
         };
         Arc::new(Self {
             gateway,
             principal,
+            profile,
             outbox,
             tasks,
             running: DashMap::with_capacity_and_hasher_and_shard_amount(0, RandomState::default(), 4),
             bytes: Default::default(),
             freed: tokio::sync::Notify::new(),
             state: Mutex::new(state),
-            asked: Arc::default(),
+            asked: Asked::after(asked),
             closed: CancellationToken::new(),
         })
     }
@@ -359,7 +362,7 @@ impl Session {
         };
         let session = meta.is_none().then_some(0);
         let unserved = || {
-            self.gateway.now().note_refused(&Principal::stdio(), session, method_name, "unknown-method");
+            self.gateway.now().note_refused(&self.principal, session, method_name, "unknown-method");
             unknown()
         };
         let Some(known) = known else { return Err((reply, unserved())) };
@@ -553,17 +556,17 @@ impl Session {
 
     /// Tells when its host may see something else.
     pub(super) fn changes(&self) -> Changes {
-        self.gateway.changes(&self.principal, PROFILE)
+        self.gateway.changes(&self.principal, self.profile)
     }
 
     /// What its host sees.
     pub(super) fn sight(&self) -> Sight {
-        self.gateway.now().sight(&self.principal, PROFILE)
+        self.gateway.now().sight(&self.principal, self.profile)
     }
 
     /// Who asks, before anything is known of a request.
     fn caller(&self, revision: Revision) -> Caller {
-        Caller { principal: self.principal.clone(), ..Caller::stdio(revision) }
+        Caller { principal: self.principal.clone(), profile: self.profile, ..Caller::stdio(revision) }
     }
 
     /// Who asks in the legacy session.

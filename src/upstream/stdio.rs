@@ -33,19 +33,35 @@ pub struct Front {
 /// Answers then: requests that run had a short grace to finish; what is still running fails when the gateway's
 /// servers are stopped. Call [`Front::finish`] after that.
 pub async fn serve(gateway: Arc<Current>, channel: Channel, stop: &CancellationToken, tasks: &TaskTracker) -> Front {
-    serve_as(gateway, Principal::stdio(), channel, stop, tasks).await
+    serve_as(gateway, Guest::from(Principal::stdio()), channel, stop, tasks).await
 }
 
-/// The same for a local user who has a name.
+/// Who a host on a pipe is, and what it has seen.
+pub struct Guest {
+    /// Whose host it is: the local user, who may have a name.
+    pub principal: Principal,
+    /// Which profile it sees, by place.
+    pub profile: usize,
+    /// Questions of servers up to this number were put to it before, by somebody else.
+    pub asked: u64,
+}
+
+impl From<Principal> for Guest {
+    fn from(principal: Principal) -> Self {
+        Self { principal, profile: 0, asked: 0 }
+    }
+}
+
+/// The same for whoever it is.
 pub async fn serve_as(
     gateway: Arc<Current>,
-    principal: Principal,
+    guest: Guest,
     channel: Channel,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> Front {
     let outbox = Outbox::new(channel.writer, OUT_LIMIT);
-    let session = Session::new(gateway, principal, outbox.clone(), tasks.clone());
+    let session = Session::new(gateway, guest, outbox.clone(), tasks.clone());
     let broken = CancellationToken::new();
     let gone = broken.clone();
     let writing = tasks.spawn(async move {

@@ -473,6 +473,16 @@ impl Host {
         answer
     }
 
+    /// Another program in the environment of this one, whose configuration stays as it is; `arguments` are all that it gets.
+    #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
+    pub(crate) fn beside(&self, arguments: &[&str], env: &[(&str, &str)]) -> Host {
+        let mut run = Command::new(onegate());
+        run.args(arguments);
+        self.setup.surround(&mut run);
+        run.envs(env.iter().copied());
+        Host::spawn(run, Setup::new())
+    }
+
     /// What it was started with.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup

@@ -5,11 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on shall stop there")]
 
 mod adopt;
+mod attach;
 mod audit;
 #[path = "../schema/checker.rs"]
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;
 mod config;
+mod connect;
 mod corpus;
 mod correlate;
 mod edge;

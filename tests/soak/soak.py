@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 
+from attached import Attached
 from load import Load
-from world import ASKER, STDIO, World
+from world import ASKER, GUEST, STDIO, World
 
 HOSTS = 64
 # Load, then a quiet moment in which nothing is in flight and what is held can be counted.
@@ -89,11 +90,14 @@ async def soak(binary, fake, seconds, folder, log):
         load = Load(port, HOSTS)
         load.start()
         chaos = asyncio.create_task(world.trouble())
+        attached = Attached(binary, world, folder / "onegate.toml")
+        guests = [asyncio.create_task(attached.come_and_go()) for _ in range(2)]
         began, until = time.monotonic(), time.monotonic() + seconds
         while time.monotonic() < until and not load.faults and gateway.poll() is None:
             await asyncio.sleep(min(ROUND_S, max(1.0, until - time.monotonic())))
             world.halted = True
             await load.pause()
+            await attached.gone()
             held = await settled(gateway.pid)
             samples.append(held)
             print(f"soak: {time.monotonic() - began:4.0f} s  {sum(load.done.values()):7} answers, {sum(load.excused.values()):5} of dead"
@@ -103,7 +107,14 @@ async def soak(binary, fake, seconds, folder, log):
             load.resume()
         await load.stop()
         chaos.cancel()
-        faults += load.faults[:20]
+        await attached.gone()
+        for guest in guests:
+            guest.cancel()
+        faults += load.faults[:20] + attached.faults[:20]
+        print(f"soak: {attached.done} answers to hosts that were attached, {world.hung} servers stopped, the configuration written"
+              f" {world.reconfigured} times")
+        if seconds >= 60 and not (attached.done and world.hung and world.reconfigured):
+            faults.append("too little of that")
         wanted = {"echo", "steps", "big", "list", "unknown", "cancel", "listen", "ping", "ask"}
         if lacking := wanted - set(load.done):
             faults.append(f"never asked for: {sorted(lacking)}")
@@ -123,7 +134,7 @@ async def soak(binary, fake, seconds, folder, log):
             gateway.kill()
             faults.append("the gateway did not end within 20 s")
         world.close()
-    faults += [f"{key} outlived the gateway" for key in (*STDIO, ASKER) if world.pids(key)]
+    faults += [f"{key} outlived the gateway" for key in (*STDIO, ASKER, GUEST) if world.pids(key)]
     return faults
 
 

@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 # stdio: key → (era, whether it is killed); the first two are there all the time.
@@ -26,9 +25,12 @@ ASKER = "asker"
 REMOTE = {
     "far-calm": ("modern", False), "far-old": ("legacy", False), "far-weak": ("modern", True), "far-lost": ("legacy", True),
 }
-# Five ends within two minutes open a server's breaker for a minute, after which nothing of it would be tried. `doomed` is
-# killed regardless, so that one breaker is open for most of the time.
-KILLS, WINDOW_S = 4, 125.0
+# As it is by default, five ends within two minutes open a server's breaker for a minute: that of `doomed`, which is then open for
+# most of the time. The others come back fast, and what hangs is found out fast.
+RESTART = 'restart = { first = "50ms", longest = "500ms", failures = 1000, per_minute = 1000 }'
+HEALTH = 'ping = "1s"'
+# Comes and goes with the configuration.
+GUEST = "guest"
 BIG = 200_000
 
 
@@ -37,8 +39,8 @@ class World:
 
     def __init__(self, folder: pathlib.Path, fake):
         self.folder, self._fake, self._remotes, self.ports = folder, str(fake), {}, {}
-        self.killed, self._kills, self.halted = 0, {}, False
-        for key, era in [*((key, era) for key, (era, _) in STDIO.items()), (ASKER, "legacy")]:
+        self.killed, self.hung, self.reconfigured, self.halted = 0, 0, 0, False
+        for key, era in [*((key, era) for key, (era, _) in STDIO.items()), (ASKER, "legacy"), (GUEST, "modern")]:
             (folder / f"{key}.json").write_text(json.dumps(scenario(key, era)))
             # What each was sent is of no interest here, and much.
             (folder / f"{key}.json.received").symlink_to("/dev/null")
@@ -57,21 +59,35 @@ class World:
         self.ports[key] = int(process.stdout.readline())
         return process
 
-    def configuration(self):
-        """Writes it; the path."""
+    def configuration(self, other=False):
+        """Writes it; the path. `other`: with something that is not as it was, all of it about servers that may fail."""
         lines = ["[gateway]", f"state = {json.dumps(str(self.folder / 'state'))}", "[http]", 'listen = "127.0.0.1:0"',
-                 "[auth]", 'mode = "none"']
-        for key in (*STDIO, ASKER):
+                 "[auth]", 'mode = "none"', "[admin]", 'attach = "auto"', "[policy]", 'default = "allow"']
+        if other and random.random() < 0.5:
+            lines += ["[[policy.rule]]", 'effect = "deny"', f'target = ["{GUEST}/*/*"]']
+        again = random.choice([key for key, (_, weak) in STDIO.items() if weak]) if other else None
+        for key in (*STDIO, ASKER, *([GUEST] if other and random.random() < 0.5 else [])):
+            # A deadline that is another has its server started anew.
+            probe = random.randint(2000, 3000) if key == again else 3000
             lines += [f"[servers.{key}]", f"command = {json.dumps(self._fake)}",
                       f"args = {json.dumps(['--scenario', str(self.folder / f'{key}.json')])}",
-                      'timeouts = { start = "10s", probe = "3s", call = "10s" }']
+                      f'timeouts = {{ start = "10s", probe = "{probe}ms", call = "10s", ping = "1s" }}']
             if key == ASKER:
                 lines.append("limits = { concurrency = 1 }")
+            if key in STDIO and STDIO[key][1]:
+                lines += [HEALTH, *([RESTART] if key != "doomed" else [])]
         for key in REMOTE:
             lines += [f"[servers.{key}]", f'url = "http://127.0.0.1:{self.ports[key]}/mcp"',
                       'timeouts = { start = "10s", probe = "3s", call = "10s" }']
+        text = "\n".join(lines) + "\n"
+        if other and random.random() < 0.2:
+            # Half of it: what was in force stays.
+            text = text[: len(text) // 2] + "["
         path = self.folder / "onegate.toml"
-        path.write_text("\n".join(lines) + "\n")
+        # As editors do: another file in its place.
+        part = path.with_suffix(".part")
+        part.write_text(text)
+        part.replace(path)
         return path
 
     def pids(self, key):
@@ -89,6 +105,10 @@ class World:
             await asyncio.sleep(random.uniform(0.2, 1.2))
             if self.halted:
                 continue
+            if random.random() < 0.2:
+                self.configuration(other=True)
+                self.reconfigured += 1
+                continue
             if random.random() < 0.5:
                 key = random.choice([key for key, (_, weak) in REMOTE.items() if weak])
                 self._remotes[key].kill()
@@ -99,22 +119,16 @@ class World:
                 continue
             key = random.choice([key for key, (_, weak) in STDIO.items() if weak])
             for pid in self.pids(key)[-1:]:
-                if random.random() < 0.2:
-                    # It hangs for a while: nobody else may notice.
+                if random.random() < 0.3:
+                    # It hangs for a while, or for good, until that is found out: nobody else may notice.
                     _signal(pid, signal.SIGSTOP)
+                    self.hung += 1
                     await asyncio.sleep(random.uniform(0.1, 1.5))
-                    _signal(pid, signal.SIGCONT)
-                elif key == "doomed" or self._may_die(key):
+                    if random.random() < 0.7:
+                        _signal(pid, signal.SIGCONT)
+                else:
                     _signal(pid, random.choice((signal.SIGKILL, signal.SIGTERM)))
                     self.killed += 1
-
-    def _may_die(self, key):
-        now = time.monotonic()
-        recent = self._kills[key] = [at for at in self._kills.get(key, []) if now - at < WINDOW_S]
-        if len(recent) >= KILLS:
-            return False
-        recent.append(now)
-        return True
 
     def close(self):
         """Ends the remote servers."""
@@ -135,6 +149,9 @@ def scenario(key, era):
     tools = ["echo", "big", "steps", *(["ask"] if key == ASKER else [])]
     return {
         "label": key, "era": era, "shuffle_ms": 30,
+        # Of two that may fail, one floods us with what is no message, the other on stderr.
+        **({"noise": ["no message", "{\"level\":\"info\"}", "7"]} if key == "weak-a" else {}),
+        **({"stderr_per_answer_kib": 256} if key == "weak-d" else {}),
         "tools": [json.dumps({"name": tool, "inputSchema": {"type": "object"}}) for tool in tools],
         "acts": {
             "echo": {"do": "arguments"}, "big": {"do": "big", "bytes": BIG},

@@ -74,6 +74,19 @@ pub(in crate::config) struct Admin {
     /// Address and port of `/healthz`, `/readyz` and `/metrics`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
+    /// `auto`: a `run` uses a `serve` of the same user and configuration, where one runs.
+    pub attach: Attach,
+}
+
+/// Whether a `run` uses a `serve` that runs already.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum Attach {
+    /// Each has servers of its own.
+    #[default]
+    Off,
+    /// It does, where they are of the same user and configuration.
+    Auto,
 }
 
 /// How hosts prove who they are.

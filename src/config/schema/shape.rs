@@ -57,7 +57,14 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
             ("stdio", Shape::Tables(&STDIO_TOKEN)),
         ]),
     ),
-    ("admin", Shape::Table(&[("socket", Shape::Text(not_empty)), ("listen", Shape::Text(address::listen_problem))])),
+    (
+        "admin",
+        Shape::Table(&[
+            ("socket", Shape::Text(not_empty)),
+            ("listen", Shape::Text(address::listen_problem)),
+            ("attach", word(&["off", "auto"])),
+        ]),
+    ),
     (
         "telemetry",
         Shape::Table(&[

@@ -11,9 +11,13 @@ use tokio_util::task::TaskTracker;
 use super::Pinned;
 use crate::config::settings::PinMode;
 use crate::pins::lock::{Lock, LockFault, LockedServer, snapshots};
+use crate::watched::Files;
 
-/// How often it is looked whether the lock is another.
+/// How often it is looked whether the lock is another where the system does not tell of changes, and as long as something of it
+/// cannot be used…
 const LOOK: Duration = Duration::from_millis(500);
+/// …and where it does.
+const RARELY: Duration = Duration::from_secs(30);
 
 /// What tells one state of a file from another.
 type Stamp = Option<(u64, i64, i64, u64, u32)>;
@@ -35,7 +39,15 @@ impl Pinned {
         tasks.spawn(async move {
             let mut seen = pinned.stamp();
             let mut listed = tokio::time::Instant::now();
-            while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+            let mut files = Files::new(pinned.files());
+            loop {
+                let pace = if files.are_told_of() && !pinned.is_faulty() { RARELY } else { LOOK };
+                let pace = pace.min(pinned.recheck.saturating_sub(listed.elapsed()).max(LOOK));
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = files.changed() => files.follow(pinned.files()),
+                    () = tokio::time::sleep(pace) => {}
+                }
                 let stamp = pinned.stamp();
                 let other = stamp != seen;
                 // Others write the lock before its snapshots, or into those alone.
@@ -51,6 +63,11 @@ impl Pinned {
                 }
             }
         });
+    }
+
+    /// The lock's file, and the folder beside it.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        vec![self.path.clone(), snapshots(&self.path)]
     }
 
     /// What tells one state of the lock's file, and of the folder beside it, from another.
