@@ -163,14 +163,20 @@ struct Part {
 }
 
 impl Part {
-    /// What is known at first of the server in a place: what it listed before, where it is the same one.
+    /// What is known at first of the server in a place: what was listed of it before. One that is started anew is shown as it
+    /// was until it lists, as after any start, so that hosts are told of what differs and once (D027).
     fn of(place: &Place, server: usize, before: Option<&Lists>) -> Self {
         if place.gone {
             let nothing = OneList { settled: true, ..OneList::default() };
             return Self { lists: std::array::from_fn(|_| nothing.clone()), ..Self::default() };
         }
-        let same = before.filter(|before| before.places.get(server).is_some_and(|old| old.serial == place.serial));
-        same.map(|before| before.parts()[server].clone()).unwrap_or_default()
+        let known = before.and_then(|before| Some((before, before.places.get(server).filter(|old| !old.gone)?)));
+        let Some((before, old)) = known else { return Self::default() };
+        let mut part = before.parts()[server].clone();
+        if old.serial != place.serial {
+            part.lists.iter_mut().for_each(|list| list.until = None);
+        }
+        part
     }
 
     /// What may be shown of what it said, by its pins.
