@@ -13,6 +13,7 @@
 //! | 4 | [`policy`] | decisions, pure |
 //! | 3 | [`pins`] | the lock, and what it says of what servers list |
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
+//! | 3 | [`search`] | finding tools by words, pure |
 //! | 3 | [`adopt`] | moving in from hosts and out again |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`] | the MCP language; checked names; patterns over names |
@@ -30,6 +31,7 @@ pub mod pattern;
 pub mod pins;
 pub mod policy;
 pub mod protocol;
+pub mod search;
 pub mod shown;
 pub mod telemetry;
 pub mod transport;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 18] = [
+const FLOORS: [(&str, u8); 19] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 18] = [
     ("policy", 4),
     ("pins", 3),
     ("telemetry", 3),
+    ("search", 3),
     ("adopt", 3),
     ("transport", 2),
     ("config", 2),
