@@ -200,8 +200,10 @@ impl Resolver<'_> {
             self.faults.push(self.fault(&join(&join(&path, "limits"), "burst"), message));
         }
         let overrides = self.overrides(std::mem::take(&mut server.r#override), &path);
+        let schema::Tools { allow, deny, always } = server.tools;
+        let tools = schema::Items { allow, deny };
         for (kind, items) in [
-            ("tools", &server.tools),
+            ("tools", &tools),
             ("prompts", &server.prompts),
             ("resources", &server.resources),
             ("templates", &server.templates),
@@ -237,7 +239,8 @@ impl Resolver<'_> {
                 queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
                 max_result: server.limits.max_result.0,
             },
-            tools: filter(server.tools),
+            tools: filter(tools),
+            always,
             prompts: filter(server.prompts),
             resources: filter(server.resources),
             templates: filter(server.templates),

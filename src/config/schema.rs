@@ -9,6 +9,7 @@ mod front;
 mod pins;
 mod policy;
 mod shape;
+mod surface;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub(super) use policy::{
     Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,
 };
 pub(super) use shape::SHAPE;
+pub(super) use surface::{Surface, Tools, Trim};
 
 // No `Debug` on what can hold a plain-text secret (I-34).
 
@@ -135,7 +137,7 @@ pub(super) struct Server {
     /// Its bounds.
     pub limits: Limits,
     /// Which of its tools are visible, by the names that it gives them.
-    pub tools: Items,
+    pub tools: Tools,
     /// Which of its prompts are visible, by the names that it gives them.
     pub prompts: Items,
     /// Which of its resources are visible, by their URIs.
@@ -171,7 +173,7 @@ impl Default for Server {
             required: false,
             sharing: Sharing::Auto,
             limits: Limits::default(),
-            tools: Items::default(),
+            tools: Tools::default(),
             prompts: Items::default(),
             resources: Items::default(),
             templates: Items::default(),

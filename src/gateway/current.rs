@@ -22,6 +22,7 @@ use super::learned::Learned;
 use super::lists::{Lists, Place, Seen};
 use super::pinned::{Guarded, Pinned};
 use super::seal::Seal;
+use super::search::Background;
 use super::subscriptions::{Below, Subscriptions};
 use crate::catalog::View;
 use crate::config::settings::{ProfileSettings, Reach, ServerFault, ServerSettings, Settings};
@@ -325,7 +326,9 @@ impl Lasting {
         }
         let old = before.map(|before| &*before.lists);
         let budget = settings.gateway.name_budget;
-        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old));
+        let background = Background(self.tasks.clone());
+        let lists =
+            Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old, background));
         if before.is_some() {
             lists.go_on();
         }

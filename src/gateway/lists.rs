@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::grants::granted;
 use super::pinned::Pinned;
+use super::search::Background;
 use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
@@ -85,6 +86,7 @@ pub(super) struct Lists {
     deadline: OnceLock<Instant>,
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
+    background: Background,
 }
 
 /// What a class of principals sees through a profile, by its place among all that were asked for.
@@ -269,6 +271,7 @@ impl Lists {
         pins: Arc<Pinned>,
         budget: usize,
         before: Option<&Self>,
+        background: Background,
     ) -> Self {
         let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
         let show = |view| Arc::new(Show::new(view, AtomicBool::new(before.is_some())));
@@ -287,6 +290,7 @@ impl Lists {
             settled: watch::Sender::new(settled),
             deadline: OnceLock::new(),
             kept: Mutex::default(),
+            background,
         }
     }
 
@@ -535,16 +539,24 @@ impl Lists {
         if show.stale.load(Ordering::Acquire) {
             let parts = self.parts();
             if show.stale.swap(false, Ordering::AcqRel) {
-                show.current.store(Arc::new(self.merge(&parts, &show.view, |_, _| None)));
+                let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
+                self.background.prepare(&built);
+                show.current.store(built);
             }
         }
         show.current.load_full()
     }
 
     /// The same with these in the place of what servers list to all.
-    pub(super) fn build(&self, sight: Sight, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+    pub(super) fn build(
+        &self,
+        sight: Sight,
+        own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>,
+    ) -> Arc<Catalogue> {
         let view = self.show(sight);
-        self.merge(&self.parts(), &view, own)
+        let built = Arc::new(self.merge(&self.parts(), &view, own));
+        self.background.prepare(&built);
+        built
     }
 
     fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
@@ -731,6 +743,16 @@ impl Lists {
     /// What the operator changes about a server's tools.
     pub(super) fn overrides_of(&self, server: usize) -> &[OverrideSettings] {
         &self.places[server].overrides
+    }
+
+    /// Where what takes a while is made.
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// What a server says of itself, as far as it may be shown.
+    pub(super) fn introduction(&self, server: usize) -> Option<String> {
+        self.parts()[server].instructions[1].clone()
     }
 
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.

@@ -16,6 +16,7 @@ mod pinned;
 mod recorded;
 mod refused;
 mod seal;
+mod search;
 mod status;
 mod subscriptions;
 mod tasks;
