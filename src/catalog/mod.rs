@@ -18,6 +18,8 @@ mod schema;
 mod shelf;
 mod surface;
 #[cfg(test)]
+mod surface_tests;
+#[cfg(test)]
 mod tests;
 pub mod tokens;
 mod trim;

@@ -74,7 +74,7 @@ mod tests {
         for raw in [&search, &call, &of_servers()] {
             assert!(serde_json::from_slice::<serde_json::Value>(raw).is_ok(), "{raw:?}");
         }
-        assert!(String::from_utf8_lossy(&search).contains(" and 482 more."), "{search:?}");
+        assert!(String::from_utf8_lossy(&search).contains(" and 484 more."), "{search:?}");
         let all = search.len() + call.len() + of_servers().len() + 4;
         assert!(estimate(all) < 500, "{all}");
     }

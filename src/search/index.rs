@@ -143,7 +143,9 @@ impl Index {
             ];
             for (field, text) in fields {
                 words(text, |word| {
-                    if says_nothing(word) {
+                    // A name may be made of such words alone.
+                    let quiet = says_nothing(word);
+                    if quiet && field != NAME {
                         return;
                     }
                     let mut put = |term: u32| {
@@ -152,6 +154,9 @@ impl Index {
                             return;
                         }
                         counts[field] = counts[field].saturating_add(1);
+                        if quiet {
+                            return;
+                        }
                         length[field] = length[field].saturating_add(1);
                         if field == NAME {
                             name.push(term);
@@ -301,6 +306,7 @@ impl Index {
             }
         });
         let stems: Vec<String> = said.iter().map(|word| stem(word)).collect();
+        let all_quiet = said.iter().all(|word| says_nothing(word));
         let meant =
             |words: &[String], sure: f32| words.iter().filter_map(|word| self.known(word, sure)).collect::<Terms>();
         // Beside what single words say, so it makes the query no longer.
@@ -313,7 +319,7 @@ impl Index {
             // Two words that a tool writes as one.
             let joined = said.get(n + 1).and_then(|next| self.known(&stem(&format!("{word}{next}")), 1.0));
             concepts.push(beside(joined.into_iter().collect()));
-            if says_nothing(word) || said[..n].contains(word) {
+            if says_nothing(word) && !all_quiet || said[..n].contains(word) {
                 continue;
             }
             let mut terms = meant(vocabulary.meant(&stems[n..=n]), MEANT);
@@ -433,6 +439,8 @@ mod tests {
         }
         first("heap snapshot", "takeHeapsnapshot");
         first("media file", "read-media-file");
+        let small = Index::build([Document { names: ["t", ""], ..Document::default() }, Document::default()]);
+        assert_eq!(small.search("t", 5, |_| true).len(), 1, "a name is found by itself, whatever it is");
     }
 
     #[test]
@@ -453,7 +461,7 @@ mod tests {
     #[test]
     fn what_nothing_fits_finds_nothing() {
         assert!(index().search("", 5, |_| true).is_empty());
-        assert!(index().search("the of 17 !!", 5, |_| true).is_empty());
+        assert!(index().search("the 17 !!", 5, |_| true).is_empty());
         assert!(index().search("zzzzqqq", 5, |_| true).is_empty());
         assert!(Index::default().search("file", 5, |_| true).is_empty());
     }
