@@ -122,7 +122,9 @@ pub struct Item<'a> {
     pub exposed: Option<&'a str>,
     /// Bytes of its published form.
     pub bytes: usize,
-    /// Bytes of what its server lists: what is more was saved by overrides and trims.
+    /// The same without trims.
+    pub untrimmed: usize,
+    /// Bytes of what its server lists.
     pub whole: usize,
     /// Hosts are not listed it, but find it by search.
     pub behind: bool,
@@ -488,7 +490,9 @@ impl Catalogue {
         self.shelves[kind.index()].entries.iter().map(move |entry| {
             let source = &self.sources[entry.site];
             text.clear();
-            self.render(&mut text, kind, entry, class);
+            self.render_whole(&mut text, kind, entry, class);
+            let untrimmed = text.len();
+            self.trim(&mut text, 0, kind);
             let definition = &source.items(kind)[entry.item];
             Item {
                 server: source.server,
@@ -497,6 +501,7 @@ impl Catalogue {
                 native: &definition.native,
                 exposed: entry.exposed.as_deref(),
                 bytes: text.len(),
+                untrimmed,
                 whole: definition.whole,
                 behind: entry.behind,
                 hidden: entry.hidden,
@@ -540,6 +545,18 @@ impl Catalogue {
     }
 
     fn render(&self, out: &mut Vec<u8>, kind: Kind, entry: &Entry, class: Class) {
+        let from = out.len();
+        self.render_whole(out, kind, entry, class);
+        self.trim(out, from, kind);
+    }
+
+    fn trim(&self, out: &mut Vec<u8>, from: usize, kind: Kind) {
+        if kind == Kind::Tool && !self.surface.trim().is_nothing() {
+            trim::trim(out, from, self.surface.trim());
+        }
+    }
+
+    fn render_whole(&self, out: &mut Vec<u8>, kind: Kind, entry: &Entry, class: Class) {
         let source = &self.sources[entry.site];
         let item = &source.items(kind)[entry.item];
         let expose = |uri: &str| match self.uris.expose(entry.site, uri) {
@@ -548,11 +565,7 @@ impl Catalogue {
         };
         let exposed = entry.exposed.as_deref().unwrap_or(&item.native);
         let restrict = kind == Kind::Tool && source.restrict;
-        let from = out.len();
         render(out, item, Published { exposed, class, expose: Some(&expose), restrict });
-        if kind == Kind::Tool && !self.surface.trim().is_nothing() {
-            trim::trim(out, from, self.surface.trim());
-        }
     }
 }
 

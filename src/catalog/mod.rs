@@ -8,6 +8,7 @@ mod adjust;
 mod found;
 mod headers;
 mod item;
+pub mod ledger;
 mod merge;
 mod meta;
 pub mod naming;

@@ -1,6 +1,6 @@
 //! What a profile leaves out of the definitions in its list of tools, by splicing: what stays, stays as it came.
 //!
-//! A trimmed schema takes and refuses what the whole one did: only what is said about it goes (DEF-1). Pins, routes and
+//! A trimmed schema takes and refuses what the whole one did: only what is said about it goes (SRF-5). Pins, routes and
 //! search go by the whole definition. Called by `merge` when a list is rendered.
 
 use super::render::{Change, rewrite};

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::{Common, load, out};
 use crate::config;
+use crate::config::settings::AuditSettings;
 use crate::shown::{shown, shown_str};
 use crate::telemetry::audit::chain::spelled;
 use crate::telemetry::audit::verify::{End, Lines, Remark, Report, verify};
@@ -85,7 +86,7 @@ enum By {
     Reason,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     config::duration(text).ok_or_else(|| "write for example 30m, 12h, 7d".to_owned())
 }
 
@@ -123,11 +124,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// The files of the configuration; `Err` inside means: told that there are none.
 fn configured(common: &Common, json: bool) -> anyhow::Result<Result<Vec<PathBuf>, Exit>> {
-    let settings = match load::load(common, json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(Err(exit)),
-    };
-    let Some(audit) = settings.telemetry.audit else {
+    match load::load(common, json)? {
+        Ok(loaded) => files_of(loaded.settings.telemetry.audit.as_ref()),
+        Err(exit) => Ok(Err(exit)),
+    }
+}
+
+/// The same of settings.
+pub(super) fn files_of(audit: Option<&AuditSettings>) -> anyhow::Result<Result<Vec<PathBuf>, Exit>> {
+    let Some(audit) = audit else {
         out::say("onegate: the configuration names no audit file (telemetry.audit.file)");
         return Ok(Err(Exit::Usage));
     };

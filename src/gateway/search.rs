@@ -153,8 +153,8 @@ impl Gateway {
         let catalogue = self.settled(caller).await;
         let (mut text, mut listed) = (String::new(), b"\"servers\":[".to_vec());
         for (n, (key, count)) in catalogue.servers_with_tools().into_iter().enumerate() {
-            let server = self.servers.iter().position(|server| server.key() == key);
-            let says = server.and_then(|server| self.lists.introduction(server)).unwrap_or_default();
+            let says =
+                self.place_of(key.as_str()).and_then(|server| self.lists.introduction(server)).unwrap_or_default();
             let says = first_line(&says, BRIEF);
             text.push_str(&format!("{}{key}: {count} tools", if n > 0 { "\n" } else { "" }));
             listed.extend_from_slice(if n > 0 { b",{\"key\":\"" } else { b"{\"key\":\"" });
