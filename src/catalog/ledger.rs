@@ -91,9 +91,7 @@ impl Ledger {
         its.add(item.bytes);
         if item.hidden.is_none() {
             self.trimmed += item.untrimmed as isize - item.bytes as isize;
-            // A prefix is no override.
-            let named = item.exposed.map_or(0, str::len) as isize - item.native.len() as isize;
-            self.overridden += item.whole as isize - (item.untrimmed as isize - named);
+            self.overridden += item.overridden;
         }
     }
 }

@@ -126,6 +126,8 @@ pub struct Item<'a> {
     pub untrimmed: usize,
     /// Bytes of what its server lists.
     pub whole: usize,
+    /// How many of these an override takes away; fewer than none where it adds.
+    pub overridden: isize,
     /// Hosts are not listed it, but find it by search.
     pub behind: bool,
     /// Why hosts do not see it; `None` = they do.
@@ -308,7 +310,7 @@ impl Catalogue {
                 }
             };
             let tools: Vec<_> = visible.iter().map(candidate).collect();
-            let sum = |all: &[Bytes]| (all.iter().map(Bytes::len).sum(), all.len());
+            let sum = |all: &[Bytes]| all.iter().map(|own| surface::cost(own.len())).sum();
             let cost = surface::Own { fixed: sum(&fixed), search: sum(&search) };
             if let Some(listed) = surface::listed(&tools, self.surface.mode(), self.surface.max_tokens(), cost) {
                 for (n, listed) in visible.into_iter().zip(listed) {
@@ -503,6 +505,7 @@ impl Catalogue {
                 bytes: text.len(),
                 untrimmed,
                 whole: definition.whole,
+                overridden: definition.whole as isize - definition.definition.len() as isize,
                 behind: entry.behind,
                 hidden: entry.hidden,
             }

@@ -17,13 +17,19 @@ pub(super) struct Candidate {
     pub(super) bytes: usize,
 }
 
-/// What our own tools cost, in bytes.
+/// What our own tools cost, in tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
-    /// Those that are listed in any case, and how many they are.
-    pub(super) fixed: (usize, usize),
+    /// Those that are listed in any case.
+    pub(super) fixed: usize,
     /// Those that are listed beside once something is behind search.
-    pub(super) search: (usize, usize),
+    pub(super) search: usize,
+}
+
+/// What a definition costs in a list: with what stands between it and the next, and rounded up by itself, so that neither
+/// the whole list nor the sum of what people are shown of each is more than the ceiling.
+pub(super) fn cost(bytes: usize) -> usize {
+    tokens::estimate(bytes + 1)
 }
 
 /// Which of the tools are listed; nothing where all of them are.
@@ -36,8 +42,7 @@ pub(super) fn listed(tools: &[Candidate], mode: SurfaceMode, max_tokens: Option<
     if all {
         return None;
     }
-    let fixed = (own.fixed.0 + own.search.0, own.fixed.1 + own.search.1);
-    let mut room = Room::new(max_tokens, fixed);
+    let mut room = Room::new(max_tokens, own.fixed + own.search);
     let mut order: Vec<usize> = (0..tools.len()).collect();
     order.sort_by_key(|&n| (!tools[n].always, tools[n].place, n));
     let mut listed = vec![false; tools.len()];
@@ -51,23 +56,21 @@ pub(super) fn listed(tools: &[Candidate], mode: SurfaceMode, max_tokens: Option<
 /// What is left below a ceiling.
 struct Room {
     used: usize,
-    any: bool,
     most: Option<usize>,
 }
 
 impl Room {
-    fn new(most: Option<usize>, (bytes, count): (usize, usize)) -> Self {
-        // The brackets, and the commas between.
-        Self { used: 2 + bytes + count.saturating_sub(1), any: count > 0, most }
+    fn new(most: Option<usize>, own: usize) -> Self {
+        // The brackets.
+        Self { used: 1 + own, most }
     }
 
     /// Whether so many bytes more fit; then they are taken.
     fn take(&mut self, bytes: usize) -> bool {
-        let used = self.used + bytes + usize::from(self.any);
-        let fits = self.most.is_none_or(|most| tokens::estimate(used) <= most);
+        let used = self.used + cost(bytes);
+        let fits = self.most.is_none_or(|most| used <= most);
         if fits {
             self.used = used;
-            self.any = true;
         }
         fits
     }
@@ -81,16 +84,16 @@ mod tests {
         Candidate { always, place, bytes }
     }
 
-    const OWN: Own = Own { fixed: (0, 0), search: (40, 2) };
+    const OWN: Own = Own { fixed: 0, search: 10 };
 
     #[test]
     fn what_does_not_fit_goes_behind_search_in_order() {
         let tools = [tool(false, 1, 100), tool(false, 0, 100), tool(true, 2, 100), tool(false, 1, 20)];
         let list = |most| listed(&tools, SurfaceMode::List, Some(most), OWN);
-        assert_eq!(list(82), None, "325 bytes are 82 tokens");
-        assert_eq!(list(81), Some(vec![false, true, true, true]));
-        assert_eq!(list(62), Some(vec![false, true, true, false]));
-        assert_eq!(list(40), Some(vec![false, false, true, false]));
+        assert_eq!(list(85), None, "three of 26, one of 6, and the brackets");
+        assert_eq!(list(84), Some(vec![false, true, true, true]));
+        assert_eq!(list(68), Some(vec![false, true, true, false]));
+        assert_eq!(list(42), Some(vec![false, false, true, false]));
         assert_eq!(list(11), Some(vec![false; 4]));
         assert_eq!(listed(&tools, SurfaceMode::List, None, OWN), None);
     }

@@ -111,6 +111,9 @@ proptest! {
         if let Some(most) = most {
             for revision in Revision::ALL {
                 prop_assert!(tokens::estimate(catalogue.list(Kind::Tool, revision).len()) <= most);
+                let each = catalogue.items(Kind::Tool, revision).filter(|item| item.hidden.is_none() && !item.behind);
+                let each = each.map(|item| item.bytes).chain(catalogue.own().map(Bytes::len));
+                prop_assert!(each.map(tokens::estimate).sum::<usize>() <= most);
             }
         }
         let searches = ours.iter().any(|name| name == own::SEARCH);
