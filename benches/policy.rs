@@ -16,19 +16,9 @@ const RULES: usize = 1000;
 const ARGUMENTS: &[u8] = br#"{"encoding":"utf8","path":"/srv/docs/a/../b/c.txt","head":100}"#;
 
 fn rule(effect: Effect, n: usize, conditions: Vec<Condition>) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: vec![format!("key:team-{}-*", n % 50), "key:ci".to_owned()],
-        target: vec![format!("files/tool/{}_{n}*", if n.is_multiple_of(2) { "read" } else { "write" })],
-        conditions,
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: format!("onegate.toml:{n}"),
-    }
+    let who = [format!("key:team-{}-*", n % 50), "key:ci".to_owned()];
+    let target = [format!("files/tool/{}_{n}*", if n.is_multiple_of(2) { "read" } else { "write" })];
+    RuleSettings { conditions, ..RuleSettings::new(effect, who, target, format!("onegate.toml:{n}")) }
 }
 
 /// 1 000 rules of which one is about the tool.
@@ -56,15 +46,8 @@ fn decide(c: &mut Criterion) {
     let clock = Clock::new(move || began.elapsed());
     let who = Principal::key("ci");
     let limit = LimitSettings {
-        who: vec!["*".to_owned()],
-        target: vec!["files/*/*".to_owned()],
-        per: Per::PrincipalTool,
         rate: Some(Rate { count: NonZeroU32::new(1_000_000_000).expect("not none"), per: Duration::from_secs(1) }),
-        burst: None,
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: String::new(),
+        ..LimitSettings::new(["*"], ["files/*/*"], Per::PrincipalTool, "")
     };
     for (name, limits) in [("arguments", vec![]), ("arguments-and-limit", vec![limit])] {
         let policy = Policy::compile(&settings(limits), &clock).expect("it compiles");

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 19] = [
+const FLOORS: [(&str, u8); 22] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -15,17 +15,20 @@ const FLOORS: [(&str, u8); 19] = [
     ("downstream", 5),
     ("catalog", 5),
     ("policy", 4),
+    ("adopt", 4),
     ("pins", 3),
     ("telemetry", 3),
     ("search", 3),
-    ("adopt", 3),
     ("transport", 2),
     ("config", 2),
     ("caller", 2),
     ("protocol", 1),
     ("ident", 1),
     ("pattern", 1),
+    ("moment", 1),
     ("shown", 1),
+    ("whole", 1),
+    ("hunks", 1),
 ];
 
 /// Pairs that do not know each other although one is higher.

@@ -12,10 +12,9 @@ use serde::Serialize;
 use crate::config::settings::{Reach, ServerSettings};
 use crate::config::tree::{Node, Value};
 use crate::config::{Environment, Fault, Loaded};
-use crate::ident::Secret;
+use crate::pins::artifact::{self, ArtifactKind, Floating};
 use crate::shown::shown_str as shown;
 
-use super::floating::floating;
 use super::hosts::Syntax;
 use super::install::Behind;
 use super::place::Ground;
@@ -77,18 +76,17 @@ fn missing(fault: &Fault) -> Finding {
     finding(kind, about, format!("{}: {what}", fault.key), remedy.to_owned())
 }
 
-/// A program that may be another one tomorrow.
+/// A package or an image that may be another one tomorrow.
 fn version(server: &ServerSettings) -> Option<Finding> {
-    let launch = server.launch()?;
-    let args: Vec<&str> = launch.args.iter().map(Secret::reveal).collect();
-    let floating = floating(&launch.command, &args)?;
-    // A package's name is no secret, but an argument that came out of one might stand in its place.
-    let told = |text: &str| {
-        let secret = launch.secrets.iter().any(|secret| !secret.reveal().is_empty() && text.contains(secret.reveal()));
-        if secret { "[secret]".to_owned() } else { shown(text) }
-    };
-    let message = format!("`{}` has no fixed version: the next start may run other code", told(&floating.what));
-    Some(finding("version", server.key.as_str(), message, format!("write `{}`", told(&floating.fixed))))
+    let reference = artifact::reference(server.reach.as_ref().ok()?);
+    if !matches!(reference.kind, ArtifactKind::Npm | ArtifactKind::Pypi | ArtifactKind::Oci) {
+        return None;
+    }
+    let Floating { why, mut remedy } = reference.floating?;
+    if remedy.is_empty() {
+        "install what it runs, and start that".clone_into(&mut remedy);
+    }
+    Some(finding("version", server.key.as_str(), format!("{why}: the next start may run other code"), remedy))
 }
 
 fn mode(path: &Path) -> Option<u32> {

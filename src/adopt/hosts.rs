@@ -2,6 +2,8 @@
 //!
 //! Hosts change these often, so nothing but the table knows a host by name, and each row says by what it was
 //! written. Deliberately touches no file: `place` makes paths of the schemes, the other files read and write.
+//!
+//! Long, and one thing: a table.
 
 use super::place::Platform;
 
@@ -171,13 +173,29 @@ const MCP_SERVERS: Servers = Servers::Map("mcpServers");
 const DOCUMENTS: &str = "documents of 2026-08";
 const SOURCES: &str = "sources of 2026-08";
 
+/// What is nothing special about a host.
+const PLAIN: Host = Host {
+    id: "",
+    title: "",
+    aliases: &[],
+    files: &[],
+    variables: Variables::None,
+    url_is_sse: false,
+    deadlines: &[],
+    entry: Entry::Bare,
+    names: ("", 64),
+    most_tools: None,
+    writes_itself: false,
+    reload: "",
+    tested: DOCUMENTS,
+};
+
 /// All of them. The schemes: `{home}`, `{config}` (`$XDG_CONFIG_HOME` or `~/.config`), `{appdata}`, `{programdata}`,
 /// `{NAME}` and `{NAME|home/path}` for a variable that may name the folder; without any, the project's folder.
 pub const HOSTS: &[Host] = &[
     Host {
         id: "claude-desktop",
         title: "Claude Desktop",
-        aliases: &[],
         files: &[File {
             scope: Scope::User,
             macos: &["{home}/Library/Application Support/Claude/claude_desktop_config.json"],
@@ -186,15 +204,8 @@ pub const HOSTS: &[Host] = &[
             syntax: Syntax::Json,
             servers: MCP_SERVERS,
         }],
-        variables: Variables::None,
-        url_is_sse: false,
-        deadlines: &[],
-        entry: Entry::Bare,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "quit it and start it again",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "claude-code",
@@ -205,32 +216,25 @@ pub const HOSTS: &[Host] = &[
             same(Scope::Project, &[".mcp.json"], Syntax::Json, MCP_SERVERS),
         ],
         variables: Variables::Braces,
-        url_is_sse: false,
         deadlines: &[("timeout", 1, Deadline::Call)],
         entry: Entry::Typed,
         names: ("mcp__{}__", 64),
-        most_tools: None,
         writes_itself: true,
         reload: "start it anew",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "cursor",
         title: "Cursor",
-        aliases: &[],
         files: &[
             same(Scope::User, &["{home}/.cursor/mcp.json"], Syntax::Json, MCP_SERVERS),
             same(Scope::Project, &[".cursor/mcp.json"], Syntax::Json, MCP_SERVERS),
         ],
         variables: Variables::Code,
-        url_is_sse: false,
-        deadlines: &[],
-        entry: Entry::Bare,
         names: ("{}", 60),
         most_tools: Some(80),
-        writes_itself: false,
         reload: "it reads the file again by itself; see its settings, MCP",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "vscode",
@@ -248,19 +252,14 @@ pub const HOSTS: &[Host] = &[
             same(Scope::Project, &[".vscode/mcp.json"], Syntax::Json, Servers::Map("servers")),
         ],
         variables: Variables::Code,
-        url_is_sse: false,
-        deadlines: &[],
         entry: Entry::Typed,
-        names: ("", 64),
         most_tools: Some(128),
-        writes_itself: false,
         reload: "start the server in its list of MCP servers",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "windsurf",
         title: "Windsurf",
-        aliases: &[],
         files: &[File {
             scope: Scope::User,
             macos: &["{home}/.codeium/windsurf/mcp_config.json"],
@@ -270,19 +269,13 @@ pub const HOSTS: &[Host] = &[
             servers: MCP_SERVERS,
         }],
         variables: Variables::Code,
-        url_is_sse: false,
-        deadlines: &[],
-        entry: Entry::Bare,
-        names: ("", 64),
         most_tools: Some(100),
-        writes_itself: false,
         reload: "refresh its list of servers",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "zed",
         title: "Zed",
-        aliases: &[],
         files: &[
             File {
                 scope: Scope::User,
@@ -294,15 +287,9 @@ pub const HOSTS: &[Host] = &[
             },
             same(Scope::Project, &[".zed/settings.json"], Syntax::Json, Servers::Map("context_servers")),
         ],
-        variables: Variables::None,
-        url_is_sse: false,
-        deadlines: &[],
         entry: Entry::Zed,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "it reads the file again by itself",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "codex",
@@ -312,15 +299,10 @@ pub const HOSTS: &[Host] = &[
             same(Scope::User, &["{CODEX_HOME|home/.codex}/config.toml"], Syntax::Toml, Servers::Map("mcp_servers")),
             same(Scope::Project, &[".codex/config.toml"], Syntax::Toml, Servers::Map("mcp_servers")),
         ],
-        variables: Variables::None,
-        url_is_sse: false,
         deadlines: &[("startup_timeout_sec", 1000, Deadline::Start), ("tool_timeout_sec", 1000, Deadline::Call)],
-        entry: Entry::Bare,
         names: ("mcp__{}__", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "start it anew",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "gemini",
@@ -341,17 +323,14 @@ pub const HOSTS: &[Host] = &[
         variables: Variables::Dollar,
         url_is_sse: true,
         deadlines: &[("timeout", 1, Deadline::Call)],
-        entry: Entry::Bare,
         names: ("mcp_{}_", 63),
-        most_tools: None,
-        writes_itself: false,
         reload: "start it anew",
         tested: SOURCES,
+        ..PLAIN
     },
     Host {
         id: "goose",
         title: "Goose",
-        aliases: &[],
         files: &[File {
             scope: Scope::User,
             macos: &["{config}/goose/config.yaml"],
@@ -361,19 +340,15 @@ pub const HOSTS: &[Host] = &[
             servers: Servers::Map("extensions"),
         }],
         variables: Variables::Braces,
-        url_is_sse: false,
         deadlines: &[("timeout", 1000, Deadline::Call)],
         entry: Entry::Goose,
         names: ("{}__", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "start a new session",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "cline",
         title: "Cline",
-        aliases: &[],
         files: &[File {
             scope: Scope::User,
             macos: &[
@@ -401,11 +376,9 @@ pub const HOSTS: &[Host] = &[
         url_is_sse: true,
         deadlines: &[("timeout", 1000, Deadline::Call)],
         entry: Entry::Typed,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "it reads the file again by itself",
         tested: SOURCES,
+        ..PLAIN
     },
     Host {
         id: "opencode",
@@ -437,47 +410,34 @@ pub const HOSTS: &[Host] = &[
             same(Scope::Project, &["opencode.json", "opencode.jsonc"], Syntax::Json, Servers::Map("mcp")),
         ],
         variables: Variables::Plain,
-        url_is_sse: false,
-        deadlines: &[],
         entry: Entry::OpenCode,
         names: ("{}_", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "start it anew",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "continue",
         title: "Continue",
-        aliases: &[],
         files: &[
             same(Scope::User, &["{home}/.continue/config.yaml"], Syntax::Yaml, Servers::List("mcpServers")),
             same(Scope::Project, &[".continue/mcpServers/onegate.yaml"], Syntax::Yaml, Servers::List("mcpServers")),
         ],
         variables: Variables::Secrets,
-        url_is_sse: false,
         deadlines: &[("connectionTimeout", 1, Deadline::Start)],
         entry: Entry::Listed,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "reload its window; only its agent mode uses tools",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "copilot-cli",
         title: "Copilot CLI",
-        aliases: &[],
         files: &[same(Scope::User, &["{COPILOT_HOME|home/.copilot}/mcp-config.json"], Syntax::Json, MCP_SERVERS)],
         variables: Variables::Braces,
-        url_is_sse: false,
-        deadlines: &[],
         entry: Entry::Copilot,
         names: ("{}-", 64),
         most_tools: Some(128),
-        writes_itself: false,
         reload: "start it anew",
-        tested: DOCUMENTS,
+        ..PLAIN
     },
     Host {
         id: "roo-code",
@@ -500,46 +460,32 @@ pub const HOSTS: &[Host] = &[
         url_is_sse: true,
         deadlines: &[("timeout", 1000, Deadline::Call)],
         entry: Entry::Typed,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "it reads the file again by itself",
         tested: "other programs' tables of 2026-08",
+        ..PLAIN
     },
     Host {
         id: "lm-studio",
         title: "LM Studio",
         aliases: &["lmstudio"],
         files: &[same(Scope::User, &["{home}/.lmstudio/mcp.json"], Syntax::Json, MCP_SERVERS)],
-        variables: Variables::None,
-        url_is_sse: false,
-        deadlines: &[],
-        entry: Entry::Bare,
-        names: ("", 64),
-        most_tools: None,
-        writes_itself: false,
         reload: "it reads the file again by itself",
         tested: "other programs' tables of 2026-08",
+        ..PLAIN
     },
     Host {
         id: "antigravity",
         title: "Antigravity",
-        aliases: &[],
         files: &[same(
             Scope::User,
             &["{home}/.gemini/config/mcp_config.json", "{home}/.gemini/antigravity/mcp_config.json"],
             Syntax::Json,
             MCP_SERVERS,
         )],
-        variables: Variables::None,
-        url_is_sse: false,
-        deadlines: &[],
-        entry: Entry::Bare,
-        names: ("", 64),
         most_tools: Some(100),
-        writes_itself: false,
         reload: "refresh its list of servers",
         tested: "other programs' tables of 2026-08",
+        ..PLAIN
     },
 ];
 

@@ -16,6 +16,7 @@ use super::place::Ground;
 use super::record::{Memory, Record, Remembered, hash};
 use super::server::Identity;
 use super::store::{NotWritten, Seen};
+use super::token::Named;
 use super::{entry, lines, preview, read};
 
 /// What is to be installed.
@@ -30,6 +31,8 @@ pub struct Wanted {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// Whom it speaks for, where that is said by a token.
+    pub named: Option<Named>,
 }
 
 /// The servers that are behind us, so that a host need not have them too.
@@ -110,6 +113,8 @@ pub struct Plan {
     pub beside: Vec<String>,
     /// What people should know.
     pub notes: Vec<String>,
+    /// Whom the installation speaks for, or spoke.
+    pub named: Option<Named>,
     pub(super) seen: Seen,
     /// What will be in the file; none removes it.
     pub(super) after: Option<Vec<u8>>,
@@ -174,6 +179,18 @@ fn head(servers: Servers) -> &'static str {
     }
 }
 
+/// Whom an installation speaks for that is there already.
+pub fn named(
+    ground: &Ground,
+    state: &Path,
+    (host, scope): (&'static Host, Scope),
+    name: &str,
+) -> Result<Option<Named>, Refused> {
+    let (_, path) = place(ground, host, scope)?;
+    let seen = Seen::of(&path).map_err(|why| Refused::NotWritten { path, why })?;
+    Ok(Memory::of(state, &seen.path, name).recall()?.and_then(|(record, _)| record.named))
+}
+
 /// Plans an installation; with `behind`, servers that are behind us anyway are taken out of the host's file.
 pub fn install(
     ground: &Ground,
@@ -236,7 +253,9 @@ pub fn install(
         })?,
         None => ours.clone(),
     };
-    if known == Some(&ours.json()) && moved.is_empty() {
+    let spoke =
+        remembered.as_ref().map(|(record, _)| record).or(outdated.as_ref()).and_then(|record| record.named.as_ref());
+    if known == Some(&ours.json()) && moved.is_empty() && spoke == wanted.named.as_ref() {
         return Ok(Todo::Nothing { file: file_at, why: format!("`{}` is there already, just so", wanted.name) });
     }
     let mut after = edit::put(text, at, &wanted.name, &ours, head(file.servers)).map_err(refuse)?;
@@ -286,6 +305,7 @@ pub fn install(
         after: hash(after.as_bytes()),
         made_folders: remembered.map(|(record, _)| record).or(outdated).map(|r| r.made_folders).unwrap_or_default(),
         replaced,
+        named: wanted.named.clone(),
     };
     if seen.content.is_none() {
         let strange = wanted.scope == Scope::User && !file_at.parent().is_some_and(Path::is_dir);
@@ -299,6 +319,7 @@ pub fn install(
         moved: moved.into_iter().map(|(name, _)| name).collect(),
         beside,
         notes,
+        named: wanted.named.clone(),
         seen,
         after: Some(after.into_bytes()),
         record: Some((record, kept)),

@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use crate::hunks::{Hunk, hunks};
+
 /// The new text with the old one's line ends and byte-order mark: lines before and after the change are the old ones as
 /// they were, the others end as most of the old ones do.
 pub(super) fn keep(old: &str, new: &str) -> String {
@@ -97,30 +99,16 @@ pub(super) fn without_table(text: &str, table: &str, name: &str, comments: bool)
     Some(lines.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(line, _)| line).collect())
 }
 
-/// What changes, in the usual form: one hunk, since all that is edited here is one place.
+/// What changes, in the usual form.
 pub fn diff(old: &str, new: &str) -> String {
-    const AROUND: usize = 2;
-    let (before, after) = (split(old), split(new));
-    let exact = |(a, b): &(&&str, &&str)| a == b;
-    let start = before.iter().zip(&after).take_while(exact).count();
-    let rest = before.len().min(after.len()) - start;
-    let end = before.iter().rev().zip(after.iter().rev()).take(rest).take_while(exact).count();
-    if start == before.len() && start == after.len() {
-        return String::new();
-    }
-    let from = start.saturating_sub(AROUND);
-    let behind = end.min(AROUND);
-    let (old_to, new_to) = (before.len() - end, after.len() - end);
     let mut text = String::new();
-    let mut line = |sign: char, line: &str| {
+    for Hunk { at: (before, after), lines } in hunks(&split(old), &split(new), 2) {
         // Writing into a string cannot fail.
-        let _ = writeln!(text, "{sign}{}", line.trim_end_matches(['\r', '\n']));
-    };
-    line('@', &format!("@ -{} +{} @@", from + 1, from + 1));
-    before[from..start].iter().for_each(|l| line(' ', l));
-    before[start..old_to].iter().for_each(|l| line('-', l));
-    after[start..new_to].iter().for_each(|l| line('+', l));
-    before[old_to..old_to + behind].iter().for_each(|l| line(' ', l));
+        let _ = writeln!(text, "@@ -{} +{} @@", before + 1, after + 1);
+        for (mark, line) in lines {
+            let _ = writeln!(text, "{mark}{}", line.trim_end_matches(['\r', '\n']));
+        }
+    }
     text
 }
 

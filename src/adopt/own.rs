@@ -196,7 +196,7 @@ pub fn open_secrets(text: &str) -> Vec<(String, String)> {
     found
 }
 
-fn document(text: &str) -> Result<DocumentMut, Unreadable> {
+pub(super) fn document(text: &str) -> Result<DocumentMut, Unreadable> {
     // The reason alone: the parser's own display quotes the line, which may be a secret.
     read::parse(text, Syntax::Toml)?;
     text.strip_prefix('\u{feff}').unwrap_or(text).parse().map_err(|_| Unreadable::Odd("is not valid TOML".to_owned()))

@@ -12,6 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::install::Refused;
 use super::store;
+use super::token::Named;
+use crate::whole;
 
 /// What is remembered of an installation.
 #[derive(Serialize, Deserialize)]
@@ -32,6 +34,9 @@ pub(super) struct Record {
     pub made_folders: Vec<PathBuf>,
     /// Entries that were taken out because they are behind us.
     pub replaced: Vec<(String, serde_json::Value)>,
+    /// Whom it speaks for.
+    #[serde(default)]
+    pub named: Option<Named>,
 }
 
 /// What is remembered, and what was there before.
@@ -79,7 +84,7 @@ impl Memory {
         store::folders(&self.0, 0o700).map_err(failed(&self.0))?;
         if let Some(before) = before {
             let path = self.0.join(BEFORE);
-            store::put(&path, before, 0o600).map_err(failed(&path))?;
+            whole::replace(&path, before, 0o600).map_err(failed(&path))?;
         }
         self.note(record)
     }
@@ -88,7 +93,7 @@ impl Memory {
     pub(super) fn note(&self, record: &Record) -> Result<(), Refused> {
         let path = self.0.join(RECORD);
         let text = serde_json::to_vec(record).map_err(io::Error::from);
-        text.and_then(|text| store::put(&path, &text, 0o600)).map_err(failed(&path))
+        text.and_then(|text| whole::replace(&path, &text, 0o600)).map_err(failed(&path))
     }
 
     /// What lies there now, for [`Self::put_back`].
@@ -111,7 +116,7 @@ impl Memory {
         for (name, content) in [BEFORE, RECORD].iter().zip(copied) {
             let path = self.0.join(name);
             let _ = match content {
-                Some(content) => store::put(&path, content, 0o600),
+                Some(content) => whole::replace(&path, content, 0o600),
                 None => std::fs::remove_file(&path),
             };
         }

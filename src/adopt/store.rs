@@ -1,11 +1,13 @@
-//! Files written whole or not at all, and only over what was read before.
+//! Files of others that are written over: only over what was read before, and whole ([`whole`]).
 //!
 //! Links are followed, the mode stays, a file that changed meanwhile is left alone. Knows no format. Called by `install`,
 //! and by `cli` for our own files.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use crate::whole;
 
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
@@ -37,13 +39,10 @@ impl Seen {
     /// Looks at a file.
     pub fn of(path: &Path) -> Result<Self, NotWritten> {
         match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { path: path.to_owned(), content: None });
-            }
+            Err(error) if is_gone(&error) => return Ok(Self { path: meant(path), content: None }),
             found => found?,
         };
-        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let real = path.canonicalize().map_err(|e| if gone(&e) { NotWritten::Dangling } else { e.into() })?;
+        let real = path.canonicalize().map_err(|e| if is_gone(&e) { NotWritten::Dangling } else { e.into() })?;
         let kind = std::fs::metadata(&real)?;
         if !kind.is_file() {
             return Err(io::Error::other("is not a regular file").into());
@@ -53,6 +52,14 @@ impl Seen {
         }
         let content = super::read::bytes(&real).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self { path: real, content: Some(content) })
+    }
+
+    /// The same where nothing is to be written: what a link leads to and is not there is a file that is gone.
+    pub(super) fn or_gone(path: &Path) -> Result<Self, NotWritten> {
+        match Self::of(path) {
+            Err(NotWritten::Dangling) => Ok(Self { path: meant(path), content: None }),
+            seen => seen,
+        }
     }
 
     /// Whether the file is still what was seen.
@@ -71,11 +78,8 @@ impl Seen {
         self.check()?;
         let made = folders(self.path.parent().unwrap_or(Path::new("/")), 0o755)?;
         match &self.content {
-            Some(_) => {
-                let kind = std::fs::metadata(&self.path)?;
-                put_as(&self.path, content, kind.permissions().mode() & 0o7777, Some((kind.uid(), kind.gid())))?;
-            }
-            None => put(&self.path, content, 0o600)?,
+            Some(_) => whole::rewrite(&self.path, content)?,
+            None => whole::replace(&self.path, content, 0o600)?,
         }
         Ok(made)
     }
@@ -85,6 +89,29 @@ impl Seen {
         self.check()?;
         Ok(std::fs::remove_file(&self.path)?)
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Where a file would be that is not there, links followed though they lead nowhere.
+fn meant(path: &Path) -> PathBuf {
+    const MAX_LINKS: usize = 40;
+    let parts = |path: &Path| -> Vec<_> { path.components().rev().map(|part| part.as_os_str().to_owned()).collect() };
+    let (mut real, mut left, mut links) = (PathBuf::new(), parts(path), 0);
+    while let Some(part) = left.pop() {
+        let next = real.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(to) if links < MAX_LINKS => {
+                links += 1;
+                left.extend(parts(&to));
+            }
+            _ if part == ".." => drop(real.pop()),
+            _ => real = next,
+        }
+    }
+    real
 }
 
 /// Makes a folder and what it lies in; gives those that were made, outermost first.
@@ -103,36 +130,6 @@ pub(super) fn folders(folder: &Path, mode: u32) -> io::Result<Vec<PathBuf>> {
     Ok(missing)
 }
 
-/// Writes a file beside and renames it, so that a reader sees all of it or none.
-pub(super) fn put(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    put_as(path, content, mode, None)
-}
-
-/// The same for a file that stays its owner's: root edits for others too.
-fn put_as(path: &Path, content: &[u8], mode: u32, owner: Option<(u32, u32)>) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.onegate-{}", std::process::id()));
-    let written =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part).and_then(|mut file| {
-            file.write_all(content)?;
-            let own = file.metadata()?;
-            if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
-                let given = std::os::unix::fs::fchown(&file, Some(user), Some(group));
-                // A group that we are not of is lost with the old file; an owner never is.
-                if user != own.uid() {
-                    given?;
-                }
-            }
-            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-            file.sync_all()
-        });
-    let done = written.and_then(|()| std::fs::rename(&part, path));
-    if done.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    done
-}
-
 /// Writes what was lifted out of a host's file into the folder of secrets beside the configuration: 0700, each file 0600.
 /// One that is there already with the same content stays.
 pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<PathBuf>, NotWritten> {
@@ -148,7 +145,7 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
         // A project's folder is soon in a repository; what somebody says there himself stays.
         let ignore = folder.join(".gitignore");
         if std::fs::symlink_metadata(&ignore).is_err() {
-            put(&ignore, b"*\n", 0o600)?;
+            whole::replace(&ignore, b"*\n", 0o600)?;
         }
     }
     let mut written = Vec::new();
@@ -163,7 +160,7 @@ pub fn secrets(folder: &Path, lifted: &[&super::secrets::Lifted]) -> Result<Vec<
                     io::Error::other(format!("{} is there already, with another content", path.display())).into()
                 );
             }
-            Err(_) => put(&path, content.as_bytes(), 0o600)?,
+            Err(_) => whole::replace(&path, content.as_bytes(), 0o600)?,
         }
         written.push(path);
     }

@@ -21,9 +21,10 @@ pub fn uninstall(
 ) -> Result<Todo, Refused> {
     let (file, chosen) = place(ground, host, scope)?;
     // A newer place may have come since: where we were put is where we are.
-    let remembers = |path: &PathBuf| Seen::of(path).is_ok_and(|seen| Memory::of(state, &seen.path, name).is_there());
+    let remembers =
+        |path: &PathBuf| Seen::or_gone(path).is_ok_and(|seen| Memory::of(state, &seen.path, name).is_there());
     let path = ground.places(file).into_iter().find(remembers).unwrap_or(chosen);
-    let seen = Seen::of(&path).map_err(|why| Refused::NotWritten { path: path.clone(), why })?;
+    let seen = Seen::or_gone(&path).map_err(|why| Refused::NotWritten { path: path.clone(), why })?;
     let file_at = seen.path.clone();
     let memory = Memory::of(state, &file_at, name);
     let remembered = memory.recall()?;
@@ -34,6 +35,7 @@ pub fn uninstall(
         moved: Vec::new(),
         beside: Vec::new(),
         notes: Vec::new(),
+        named: remembered.as_ref().and_then(|(record, _)| record.named.clone()),
         after: seen.content.clone(),
         seen,
         record: None,
@@ -42,7 +44,8 @@ pub fn uninstall(
     };
     let Some(content) = plan.seen.content.clone() else {
         return match remembered {
-            Some(_) => {
+            Some((record, _)) => {
+                plan.folders = record.made_folders;
                 plan.notes.push("the file is gone; what was remembered of it goes too".to_owned());
                 Ok(Todo::Change(Box::new(plan)))
             }

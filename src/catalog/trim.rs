@@ -187,6 +187,42 @@ mod tests {
         assert_eq!(trimmed(definition, &TrimSettings::default()), definition);
     }
 
+    /// SRF-5, with a validator that is not ours.
+    #[test]
+    fn srf_5_a_trimmed_schema_takes_and_refuses_the_same() {
+        let schemas = [
+            r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","description":"Long. And longer, much longer than forty characters.","properties":{"a":{"type":"string","examples":["x"],"minLength":2},"examples":{"type":"integer"}},"required":["a"],"additionalProperties":false}"##,
+            r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"items":[{"type":"integer"},{"type":"string"}],"additionalItems":false}}}"##,
+            r##"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","definitions":{"s":{"type":"string"}},"properties":{"a":{"$ref":"#/definitions/s","minLength":9}}}"##,
+            r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"examples":[{}],"unevaluatedProperties":false}},"anyOf":[{"$ref":"#/$defs/n"},{"properties":{"a":{"const":{"examples":1,"description":"A sentence. One more that is longer than all that."}}},"required":["a"]}]}"##,
+        ];
+        let values = [
+            r#"{}"#,
+            r#"{"a":"x"}"#,
+            r#"{"a":"xyz"}"#,
+            r#"{"a":"long enough"}"#,
+            r#"{"a":"xyz","examples":1}"#,
+            r#"{"a":"xyz","examples":"1"}"#,
+            r#"{"a":[1,"x"]}"#,
+            r#"{"a":["x"]}"#,
+            r#"{"a":[1,"x",2]}"#,
+            r#"{"n":{"n":{}}}"#,
+            r#"{"n":{"m":{}}}"#,
+            r#"{"a":{"examples":1,"description":"A sentence. One more that is longer than all that."}}"#,
+        ];
+        let verdicts = |schema: &str| -> Vec<bool> {
+            let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            values.iter().map(|value| validator.is_valid(&serde_json::from_str(value).unwrap())).collect()
+        };
+        for schema in schemas {
+            let trimmed = trimmed(&format!(r#"{{"name":"t","inputSchema":{schema}}}"#), &ALL);
+            let short = &trimmed[r#"{"name":"t","inputSchema":"#.len()..trimmed.len() - 1];
+            assert_eq!(verdicts(short), verdicts(schema), "{short}");
+            assert!(verdicts(schema).contains(&true) && verdicts(schema).contains(&false), "{schema}");
+        }
+    }
+
     #[test]
     fn a_dialect_stays_where_it_matters() {
         let with = |dialect: &str, more: &str| {

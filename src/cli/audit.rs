@@ -17,10 +17,11 @@ use super::exit::Exit;
 use super::{Common, load, out};
 use crate::config;
 use crate::config::settings::AuditSettings;
+use crate::moment;
 use crate::shown::{shown, shown_str};
 use crate::telemetry::audit::chain::spelled;
+use crate::telemetry::audit::family;
 use crate::telemetry::audit::verify::{End, Lines, Remark, Report, verify};
-use crate::telemetry::audit::{family, moment};
 
 /// How often `--follow` looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -93,29 +94,20 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Verify { file, json, common } => {
-            let files = if file.is_empty() { configured(common, *json)? } else { Ok(file.clone()) };
-            match files {
-                Ok(files) => show_verified(&files, *json),
-                Err(exit) => Ok(exit),
-            }
+            let files = if file.is_empty() { configured(common, *json)? } else { file.clone() };
+            show_verified(&files, *json)
         }
         Command::Tail { file, lines, follow, json, common } => {
             let file = match file {
                 Some(file) => file.clone(),
-                None => match configured(common, *json)? {
-                    Ok(files) => last_written(files),
-                    Err(exit) => return Ok(exit),
-                },
+                None => last_written(configured(common, *json)?),
             };
             tail(&file, *lines as usize, *follow, *json)
         }
         Command::Top { file, by, since, json, common } => {
             let files = match file {
                 Some(file) => vec![file.clone()],
-                None => match configured(common, *json)? {
-                    Ok(files) => files,
-                    Err(exit) => return Ok(exit),
-                },
+                None => configured(common, *json)?,
             };
             top(&files, *by, *since, *json)
         }
@@ -123,25 +115,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// The files of the configuration; `Err` inside means: told that there are none.
-fn configured(common: &Common, json: bool) -> anyhow::Result<Result<Vec<PathBuf>, Exit>> {
-    match load::load(common, json)? {
-        Ok(loaded) => files_of(loaded.settings.telemetry.audit.as_ref()),
-        Err(exit) => Ok(Err(exit)),
-    }
+fn configured(common: &Common, json: bool) -> anyhow::Result<Vec<PathBuf>> {
+    files_of(load::load(common, json)?.settings.telemetry.audit.as_ref())
 }
 
 /// The same of settings.
-pub(super) fn files_of(audit: Option<&AuditSettings>) -> anyhow::Result<Result<Vec<PathBuf>, Exit>> {
+pub(super) fn files_of(audit: Option<&AuditSettings>) -> anyhow::Result<Vec<PathBuf>> {
     let Some(audit) = audit else {
         out::say("onegate: the configuration names no audit file (telemetry.audit.file)");
-        return Ok(Err(Exit::Usage));
+        return Err(Exit::Usage.into());
     };
     let files = family(&audit.file).with_context(|| named(&audit.file))?;
     if files.is_empty() {
         out::say(&format!("onegate: nothing was written to {} yet", named(&audit.file)));
-        return Ok(Err(Exit::Failed));
+        return Err(Exit::Failed.into());
     }
-    Ok(Ok(files))
+    Ok(files)
 }
 
 fn named(file: &Path) -> String {
@@ -304,7 +293,7 @@ struct Count {
 }
 
 fn top(files: &[PathBuf], by: By, since: Option<Duration>, as_json: bool) -> anyhow::Result<Exit> {
-    let from = since.and_then(|since| SystemTime::now().checked_sub(since)).map(moment).unwrap_or_default();
+    let from = since.and_then(|since| SystemTime::now().checked_sub(since)).map(moment::text).unwrap_or_default();
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let (mut lost, mut unread) = (0, 0);
     for file in files {

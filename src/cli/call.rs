@@ -61,18 +61,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let mut settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(why) = load::choose(&mut settings, args.profile.as_deref()) {
-        out::say(&format!("onegate: {why}"));
-        return Ok(Exit::Usage);
-    }
-    let who = match args.who.principal(&settings) {
-        Ok(who) => who,
-        Err(exit) => return Ok(exit),
-    };
+    let mut settings = load::load(&args.common, args.json)?.settings;
+    load::choose(&mut settings, args.profile.as_deref())?;
+    let who = args.who.principal(&settings)?;
     // Only servers that can own the name are needed.
     if let Some(name) = needed(&call, &args.name) {
         settings.servers.retain(|server| naming::may_own(&server.prefix, &name));

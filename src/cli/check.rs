@@ -20,10 +20,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let loaded = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
+    let loaded = load::load(&args.common, args.json)?;
     let mut faults: Vec<_> = loaded.server_faults.iter().chain(&loaded.serving.faults).cloned().collect();
     if let Some(audit) = &loaded.settings.telemetry.audit
         && let Err(error) = Audit::check(audit)

@@ -25,10 +25,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let loaded = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
+    let loaded = load::load(&args.common, args.json)?;
     let ground = import::ground(Path::new(&args.project))?;
     let mut found = doctor::look(&loaded, &ground, &ground.environment);
     if args.online {

@@ -188,10 +188,7 @@ fn settle(
         }
         return Ok(Exit::Fine);
     }
-    let loaded = match file.check(&after, edit.json)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
+    let loaded = file.check(&after, edit.json)?;
     let about = format!("servers.{name}");
     let open: Vec<_> = own::open_secrets(&after).into_iter().filter(|(server, _)| server == name).collect();
     if word == "added" {

@@ -1,6 +1,11 @@
 //! How the program ends; the numbers are stable (contract of the commands).
+//!
+//! As an error it says that the person was told why already, and that it is time to end so.
 
+use std::fmt;
 use std::process::ExitCode;
+
+use crate::daemon::Ended;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,23 @@ pub(super) enum Exit {
     LockInvalid,
     /// A person interrupted.
     Interrupted,
+}
+
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Drained => Self::Fine,
+            Ended::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+impl std::error::Error for Exit {}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::who::{self, As, Wanted};
 use super::{Common, call, load, out};
 use crate::ident::Principal;
-use crate::policy::{Clock, Explanation, Policy, RuleNote};
+use crate::policy::{Clock, Explanation, RuleNote};
 use crate::shown::shown_str;
 
 /// Flags of `explain`.
@@ -27,18 +27,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
     let usage = |why: String| {
         out::say(&format!("onegate: {why}"));
         Ok(Exit::Usage)
     };
-    let who = match args.who.principal(&settings) {
-        Ok(who) => who,
-        Err(exit) => return Ok(exit),
-    };
+    let who = args.who.principal(&settings)?;
     let target = match who::wanted(&settings, &args.target) {
         Ok(target) => target,
         Err(why) => return usage(why),
@@ -48,9 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Some(Ok(call)) => Some(call.arguments().unwrap_or(b"{}").to_vec()),
         Some(Err(why)) => return usage(why),
     };
-    let policy = Policy::compile(&settings, &Clock::wall())
-        .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
-    super::pins::approve(&settings, &policy);
+    let policy = load::policy(&settings, &Clock::wall())?;
     let pin = match &target {
         Wanted::Item((server, kind, native)) => super::pins::pin_of(&settings, *server, *kind, native),
         Wanted::Capability(..) => serde_json::Value::Null,

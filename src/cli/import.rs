@@ -59,10 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let ground = ground(&args.project)?;
     let looked = match &args.target {
         None => read::machine(&ground),
-        Some(target) => match look(target, &ground) {
-            Ok(looked) => looked,
-            Err(exit) => return Ok(exit),
-        },
+        Some(target) => look(target, &ground)?,
     };
     if args.target.is_none() && !args.merge {
         return list(&looked, args.json);
@@ -286,9 +283,7 @@ fn merge(args: &Args, file: &OwnFile, after: &str, taken: &[Taken], instead: Ins
         out::say(&format!("\n{}:", file.path.display()));
         out::say(&super::edit::shown_diff(&file.text, after));
     }
-    if let Err(exit) = file.check(after, args.json)? {
-        return Ok(exit);
-    }
+    file.check(after, args.json)?;
     if args.dry_run || !ask::agreed("Write it?", args.yes)? {
         if args.json {
             out::json(&answer(false))?

@@ -7,9 +7,11 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::import::ground;
+use super::named::Naming;
 use super::{ask, out};
 use crate::adopt::hosts::{self, HOSTS, Host, Scope};
 use crate::adopt::install::{self, Behind, Plan, Refused, Todo, Wanted};
+use crate::adopt::place::Ground;
 use crate::adopt::undo;
 use crate::config::{self, Environment, LoadOptions};
 use crate::shown::{hidden, shown_str as shown};
@@ -52,6 +54,9 @@ pub(super) struct Install {
     /// The profile that this host shall see.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Who the host's onegate shall be: `stdio:NAME`, by a token that is made for it. Its hash goes into the configuration.
+    #[arg(id = "as", long = "as", value_name = "NAME")]
+    named: Option<String>,
     /// Also take the servers out of the host's file that are behind this gateway anyway; `uninstall` puts them back.
     #[arg(long)]
     replace: bool,
@@ -83,10 +88,7 @@ impl Where {
 }
 
 pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
     options.files.clone_from(&args.config);
     let loaded = match config::load(&options) {
@@ -109,8 +111,20 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
         words.extend(["--config".to_owned(), text(file)?]);
     }
     words.extend(args.profile.iter().flat_map(|profile| ["--profile".to_owned(), profile.clone()]));
-    let wanted =
-        Wanted { host, scope: args.at.scope(), name: args.at.name.clone(), command: text(&program()?)?, args: words };
+    let ground = ground(&args.at.project)?;
+    let state = options.environment.state_folder();
+    let naming = naming(args, host, &loaded, (&ground, &state))?;
+    if let Some(naming) = &naming {
+        words.extend(["--token-file".to_owned(), text(&naming.named.file)?]);
+    }
+    let wanted = Wanted {
+        host,
+        scope: args.at.scope(),
+        name: args.at.name.clone(),
+        command: text(&program()?)?,
+        args: words,
+        named: naming.as_ref().map(|naming| naming.named.clone()),
+    };
     let mut behind = Behind::default();
     let base = loaded.sources.first().and_then(|path| path.parent()).unwrap_or(&options.cwd).to_owned();
     if args.replace {
@@ -120,8 +134,6 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
             behind = behind.and(Behind::of(&text, base).with_context(|| path.display().to_string())?);
         }
     }
-    let ground = ground(&args.at.project)?;
-    let state = options.environment.state_folder();
     let planned = install::install(&ground, &state, &wanted, args.replace.then_some((&behind, base.as_path())));
     if let (true, Some(candidate)) = (loaded.sources.is_empty(), &loaded.untrusted) {
         let folder = shown(&candidate.folder.display().to_string());
@@ -133,7 +145,7 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
             "onegate: there is no configuration yet, so the host will see no tools; `onegate import --merge` or `onegate init` makes one",
         );
     }
-    carry_out(&args.at, planned, "installed", |plan| {
+    carry_out(&args.at, planned, "installed", naming, |plan| {
         if args.replace && !plan.beside.is_empty() {
             let names: Vec<_> = plan.beside.iter().map(|name| format!("`{}`", shown(name))).collect();
             out::say(&format!(
@@ -146,18 +158,42 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn uninstall(args: &Uninstall) -> anyhow::Result<Exit> {
-    let host = match args.at.host() {
-        Ok(host) => host,
-        Err(exit) => return Ok(exit),
-    };
+    let host = args.at.host()?;
     let ground = ground(&args.at.project)?;
     let state = Environment::of_process().state_folder();
     let planned = undo::uninstall(&ground, &state, (host, args.at.scope()), &args.at.name);
-    carry_out(&args.at, planned, "uninstalled", |_| {})
+    let named = match &planned {
+        Ok(Todo::Change(plan)) => plan.named.clone(),
+        Ok(Todo::Nothing { .. }) | Err(_) => None,
+    };
+    carry_out(&args.at, planned, "uninstalled", named.map(Naming::leave), |_| {})
+}
+
+/// Whom the host's onegate shall be; who it was already it stays.
+fn naming(
+    args: &Install,
+    host: &'static Host,
+    loaded: &config::Loaded,
+    (ground, state): (&Ground, &Path),
+) -> anyhow::Result<Option<Naming>> {
+    if args.named.is_some() && args.at.scope() != Scope::User {
+        out::say("onegate: a token is of one user, and so is `--as`: not of a file that others have too");
+        return Err(Exit::Usage.into());
+    }
+    let known = install::named(ground, state, (host, args.at.scope()), &args.at.name);
+    let known = known.map_err(|refused| refuse(&refused))?;
+    let Some(name) = args.named.clone().or_else(|| Some(known.as_ref()?.name.clone())) else { return Ok(None) };
+    Naming::enter(&name, known, &args.config, (loaded, state, args.at.json)).map(Some)
 }
 
 /// Shows a plan, asks, does it.
-fn carry_out(at: &Where, planned: Result<Todo, Refused>, word: &str, more: impl FnOnce(&Plan)) -> anyhow::Result<Exit> {
+fn carry_out(
+    at: &Where,
+    planned: Result<Todo, Refused>,
+    word: &str,
+    naming: Option<Naming>,
+    more: impl FnOnce(&Plan),
+) -> anyhow::Result<Exit> {
     let plan = match planned {
         Ok(Todo::Change(plan)) => plan,
         Ok(Todo::Nothing { file, why }) => {
@@ -182,6 +218,7 @@ fn carry_out(at: &Where, planned: Result<Todo, Refused>, word: &str, more: impl 
     if !at.json {
         out::say(&format!("{}{kind}:", file.display()));
         out::say(&printable(&diff));
+        naming.iter().for_each(Naming::show);
         plan.notes.iter().for_each(|note| out::say(note));
         if !moved.is_empty() {
             let names: Vec<_> = moved.iter().map(|name| format!("`{}`", shown(name))).collect();
@@ -190,7 +227,15 @@ fn carry_out(at: &Where, planned: Result<Todo, Refused>, word: &str, more: impl 
         }
         more(&plan);
     }
-    let answer = |changed: bool| json!({ "host": host.id, "file": file, "changed": changed, "diff": diff, "notes": plan.notes, "moved": moved });
+    let answer = |changed: bool| {
+        let mut answer = json!({
+            "host": host.id, "file": file, "changed": changed, "diff": diff, "notes": plan.notes, "moved": moved,
+        });
+        if let Some(naming) = &naming {
+            answer["as"] = naming.as_json();
+        }
+        answer
+    };
     if at.dry_run || !ask::agreed("Write it?", at.yes)? {
         if at.json {
             out::json(&answer(false))?;
@@ -200,9 +245,13 @@ fn carry_out(at: &Where, planned: Result<Todo, Refused>, word: &str, more: impl 
         return Ok(Exit::Fine);
     }
     let answer = answer(true);
+    let (first, last) = if word == "installed" { (&naming, &None) } else { (&None, &naming) };
+    first.as_ref().map_or(Ok(()), Naming::carry_out)?;
     if let Err(refused) = plan.carry_out() {
+        first.iter().for_each(Naming::undo);
         return Ok(refuse(&refused));
     }
+    last.as_ref().map_or(Ok(()), Naming::carry_out)?;
     if at.json {
         out::json(&answer)?;
     } else {

@@ -7,20 +7,17 @@ use super::{Common, ask, out};
 use crate::config::settings::Settings;
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::daemon::{Fresh, Reload};
+use crate::policy::{Clock, Policy, RulesError};
 use crate::shown::shown_str;
 use crate::telemetry;
 
-/// Loads the configuration and starts logging. `Err` inside means: told, end so.
-pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Result<Loaded, Exit>> {
+/// Loads the configuration and starts logging; its faults are told ([`Exit`]).
+pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Loaded> {
     load_with(common, json, None)
 }
 
 /// The same with a flag of the command itself.
-pub(super) fn load_with(
-    common: &Common,
-    json: bool,
-    flag: Option<(Flag, String)>,
-) -> anyhow::Result<Result<Loaded, Exit>> {
+pub(super) fn load_with(common: &Common, json: bool, flag: Option<(Flag, String)>) -> anyhow::Result<Loaded> {
     let options = options(common, flag)?;
     let mut loaded = config::load(&options);
     if let Ok(Loaded { untrusted: Some(candidate), .. }) = &loaded
@@ -32,13 +29,13 @@ pub(super) fn load_with(
     }
     let loaded = match loaded {
         Ok(loaded) => loaded,
-        Err(faults) => return tell(json, &faults.0).map(Err),
+        Err(faults) => return Err(tell(json, &faults.0)?.into()),
     };
     telemetry::log::start(&loaded.settings.telemetry);
     for note in &loaded.notes {
         tracing::warn!("{note}");
     }
-    Ok(Ok(loaded))
+    Ok(loaded)
 }
 
 fn options(common: &Common, flag: Option<(Flag, String)>) -> anyhow::Result<LoadOptions> {
@@ -74,8 +71,16 @@ pub(super) fn again(
     Ok(Reload { load: Box::new(load), files: now.watched.clone() })
 }
 
-/// Makes the wanted profile the one that is shown: the first.
-pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), String> {
+/// Makes the wanted profile the one that is shown: the first. Why not is told.
+pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), Exit> {
+    show_first(settings, wanted).map_err(|why| {
+        out::say(&format!("onegate: {why}"));
+        Exit::Usage
+    })
+}
+
+/// The same; else why not.
+pub(super) fn show_first(settings: &mut Settings, wanted: Option<&str>) -> Result<(), String> {
     let Some(wanted) = wanted else { return Ok(()) };
     match settings.profiles.iter().position(|profile| profile.name == wanted) {
         Some(at) => {
@@ -87,6 +92,15 @@ pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<()
             Err(format!("no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")))
         }
     }
+}
+
+/// The policy of a configuration, with what was approved.
+pub(super) fn policy(settings: &Settings, clock: &Clock) -> anyhow::Result<Policy> {
+    let policy = Policy::compile(settings, clock)
+        .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))
+        .context("the rules cannot be compiled")?;
+    super::pins::approve(settings, &policy);
+    Ok(policy)
 }
 
 /// `1 server`, `2 servers`.

@@ -16,6 +16,7 @@ mod import;
 mod install;
 mod key;
 mod load;
+mod named;
 mod out;
 mod own_file;
 mod pins;
@@ -175,11 +176,15 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         // Whoever reads our output has had enough.
         Err(error) if out::is_broken_pipe(&error) => Exit::Fine.into(),
-        Err(error) => {
-            out::say(&format!("onegate: {error:#}"));
-            // Found out only where the file is to be opened, and a fault of the configuration all the same.
-            if error.is::<OpenError>() { Exit::Usage.into() } else { Exit::Failed.into() }
-        }
+        Err(error) => error
+            .downcast_ref::<Exit>()
+            .copied()
+            .unwrap_or_else(|| {
+                out::say(&format!("onegate: {error:#}"));
+                // Found out only where the file is to be opened, and a fault of the configuration all the same.
+                if error.is::<OpenError>() { Exit::Usage } else { Exit::Failed }
+            })
+            .into(),
     }
 }
 

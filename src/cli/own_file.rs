@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::exit::Exit;
 use super::{Common, load};
 use crate::adopt::store::{NotWritten, Seen};
 use crate::config::{self, LoadOptions, trust};
@@ -23,9 +22,14 @@ pub(super) struct OwnFile {
 impl OwnFile {
     /// The file that the commands would use; `create` gives one that is not there yet.
     pub(super) fn find(common: &Common, create: bool) -> anyhow::Result<Self> {
+        Self::of(&common.config, create)
+    }
+
+    /// The same where the files are named otherwise than by the usual flag.
+    pub(super) fn of(files: &[PathBuf], create: bool) -> anyhow::Result<Self> {
         let mut options = LoadOptions::of_process().context("the current folder cannot be found")?;
-        options.files.clone_from(&common.config);
-        let path = match common.config.last() {
+        options.files = files.to_vec();
+        let path = match files.last() {
             Some(path) => options.cwd.join(path),
             None => search(&options, create)?,
         };
@@ -43,6 +47,11 @@ impl OwnFile {
         let text = String::from_utf8(seen.content.clone().unwrap_or_default())
             .map_err(|_| anyhow::anyhow!("{} is not UTF-8", path.display()))?;
         Ok(Self { seen, path, text, options })
+    }
+
+    /// Where it is, links followed.
+    pub(super) fn real(&self) -> PathBuf {
+        self.path.canonicalize().unwrap_or_else(|_| self.path.clone())
     }
 
     /// Its folder: what relative paths in it are relative to.
@@ -93,15 +102,15 @@ impl OwnFile {
     }
 
     /// What is wrong with the configuration if this text is written; told.
-    pub(super) fn check(&self, text: &str, json: bool) -> anyhow::Result<Result<config::Loaded, Exit>> {
+    pub(super) fn check(&self, text: &str, json: bool) -> anyhow::Result<config::Loaded> {
         match config::load_as_if(&self.options, &self.path, text) {
-            Ok(loaded) => Ok(Ok(loaded)),
+            Ok(loaded) => Ok(loaded),
             Err(faults) => {
                 super::out::say(&format!(
                     "onegate: {} would not be right any more; nothing was written",
                     self.path.display()
                 ));
-                load::tell(json, &faults.0).map(Err)
+                Err(load::tell(json, &faults.0)?.into())
             }
         }
     }

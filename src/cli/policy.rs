@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -52,19 +51,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         Command::Test { file, json, common } => (file, json, common),
         Command::Replay { files, json, common } => return replay::run(files, *json, common),
     };
-    let settings = match load::load(common, *json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(common, *json)?.settings;
     let cases = match policy_cases(file) {
         Ok(cases) => cases,
         Err(faults) => return load::tell(*json, &faults.0),
     };
     let then = Then::default();
-    let policy = Policy::compile(&settings, &then.clock())
-        .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
-        .context("the rules cannot be compiled")?;
-    super::pins::approve(&settings, &policy);
+    let policy = load::policy(&settings, &then.clock())?;
     let results: Vec<_> = cases.iter().map(|case| (case, check(case, &settings, &policy, &then))).collect();
     let failed = results.iter().filter(|(_, result)| !result.ok).count();
     if *json {

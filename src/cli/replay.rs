@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 use super::exit::Exit;
 use super::who::{self, Then};
 use super::{Common, load, out};
-use crate::config::moment;
 use crate::config::settings::Settings;
 use crate::ident::{Kind, Principal};
+use crate::moment;
 use crate::policy::{Extent, Policy, Reason};
 use crate::protocol::method::Method;
 use crate::shown::shown_str;
@@ -117,15 +117,9 @@ struct Found {
 }
 
 pub(super) fn run(files: &[PathBuf], as_json: bool, common: &Common) -> anyhow::Result<Exit> {
-    let settings = match load::load(common, as_json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(common, as_json)?.settings;
     let then = Then::default();
-    let policy = Policy::compile(&settings, &then.clock())
-        .map_err(|faults| anyhow::anyhow!(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
-        .context("the rules cannot be compiled")?;
-    super::pins::approve(&settings, &policy);
+    let policy = load::policy(&settings, &then.clock())?;
     let mut found = Found::default();
     for file in files {
         replay(file, &settings, &policy, &then, &mut found).with_context(|| shown_str(&file.display().to_string()))?;
@@ -159,7 +153,7 @@ fn replay(file: &Path, settings: &Settings, policy: &Policy, then: &Then, found:
             }
             continue;
         }
-        then.set(record["time"].as_str().and_then(moment));
+        then.set(record["time"].as_str().and_then(moment::parse));
         one(&record, &values, (settings, policy), found);
     }
     Ok(())
@@ -355,13 +349,11 @@ mod tests {
         assert_eq!(root, json!({"a/b": {"0": 1}, "c": "text"}));
     }
 
-    #[test]
-    fn times_and_scopes_are_those_of_the_record() {
+    /// A policy of one server `a`, its settings, and what tells it the time.
+    fn policy(rules: &str) -> (Settings, Policy, Then) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
-        let config = "[servers.a]\nurl = \"http://127.0.0.1:1/\"\n[policy]\ndefault = \"deny\"\n[[policy.rule]]\n\
-                      effect = \"allow\"\nwho = [\"scope:use\"]\ntarget = [\"a/tool/*\"]\n\
-                      time = { hours = \"08:00-18:00\", zone = \"+01:00\" }\n";
+        let config = format!("[servers.a]\nurl = \"http://127.0.0.1:1/\"\n[policy]\ndefault = \"deny\"\n{rules}");
         std::fs::write(&file, config).unwrap();
         let options = crate::config::LoadOptions {
             files: vec![file],
@@ -373,6 +365,15 @@ mod tests {
         let settings = crate::config::load(&options).unwrap_or_else(|faults| panic!("{faults}")).settings;
         let then = Then::default();
         let policy = Policy::compile(&settings, &then.clock()).unwrap();
+        (settings, policy, then)
+    }
+
+    #[test]
+    fn times_and_scopes_are_those_of_the_record() {
+        let (settings, policy, then) = policy(
+            "[[policy.rule]]\neffect = \"allow\"\nwho = [\"scope:use\"]\ntarget = [\"a/tool/*\"]\n\
+             time = { hours = \"08:00-18:00\", zone = \"+01:00\" }\n",
+        );
         for (time, scope, verdict) in [
             ("2026-11-30T07:00:00.001Z", "use", "allow"),
             ("2026-11-30T06:59:59.999Z", "use", "refuse"),
@@ -382,9 +383,43 @@ mod tests {
             let record = json!({"time": time, "principal": "user:42", "groups": [], "scopes": [scope], "server": "a",
                 "kind": "tool", "native": "t", "method": "tools/call", "verdict": verdict, "shape": shape(b"{}")});
             let mut found = Found::default();
-            then.set(moment(time));
+            then.set(moment::parse(time));
             one(&record, &[], (&settings, &policy), &mut found);
             assert_eq!(found.same, 1, "{record}");
+        }
+    }
+
+    /// How somebody comes is said by who it is: a record without that is none.
+    #[test]
+    fn e_40_a_transport_is_that_of_the_record() {
+        let rule = |effect: &str, tool: &str, transport: &str| {
+            format!(
+                "[[policy.rule]]\neffect = \"{effect}\"\nwho = [\"*\"]\ntarget = [\"a/tool/{tool}\"]\n{transport}\n"
+            )
+        };
+        let (stdio, http) = ("transport = \"stdio\"", "transport = \"http\"");
+        let rules = [("allow", "near", stdio), ("allow", "far", http), ("allow", "both", ""), ("deny", "both", http)];
+        let (settings, policy, _) =
+            policy(&rules.map(|(effect, tool, transport)| rule(effect, tool, transport)).concat());
+        for (principal, allowed) in [
+            ("stdio", ["near", "both"].as_slice()),
+            ("stdio:laptop", &["near", "both"]),
+            ("key:stdio", &["far"]),
+            ("user:stdio:laptop", &["far"]),
+            ("anonymous", &["far"]),
+        ] {
+            for native in ["near", "far", "both"] {
+                let verdict = if allowed.contains(&native) { "allow" } else { "refuse" };
+                let mut record = json!({"time": "2026-11-30T07:00:00.001Z", "principal": principal, "groups": [],
+                    "server": "a", "kind": "tool", "native": native, "method": "tools/call", "verdict": verdict,
+                    "shape": shape(b"{}")});
+                let mut found = Found::default();
+                one(&record, &[], (&settings, &policy), &mut found);
+                assert_eq!(found.same, 1, "{record}");
+                record["principal"] = Value::Null;
+                one(&record, &[], (&settings, &policy), &mut found);
+                assert_eq!((found.unknown, found.same), (1, 1), "{record}");
+            }
         }
     }
 }

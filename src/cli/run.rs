@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::exit::Exit;
 use super::{Common, load, out, pins, who};
-use crate::daemon::{self, Ended};
+use crate::daemon;
 
 /// Flags of `run`.
 #[derive(clap::Args)]
@@ -16,35 +16,16 @@ pub(super) struct Args {
     /// what ONEGATE_TOKEN holds, if anything.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Do not start unless there is a lock that has every configured server.
-    #[arg(long)]
-    locked: bool,
-    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
-    #[arg(long, conflicts_with = "locked")]
-    trust_on_first_use: bool,
+    #[command(flatten)]
+    demands: pins::Demands,
     #[command(flatten)]
     common: Common,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut loaded = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(why) = load::choose(&mut loaded.settings, args.profile.as_deref()) {
-        out::say(&format!("onegate: {why}"));
-        return Ok(Exit::Usage);
-    }
-    if args.locked
-        && let Err(exit) = pins::insist(&loaded.settings)
-    {
-        return Ok(exit);
-    }
-    if args.trust_on_first_use
-        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
-    {
-        return Ok(exit);
-    }
+    let mut loaded = load::load(&args.common, false)?;
+    load::choose(&mut loaded.settings, args.profile.as_deref())?;
+    args.demands.may(&args.common, &loaded.settings)?;
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
@@ -55,16 +36,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let (profile, locked) = (args.profile.clone(), args.locked);
+    let (profile, still) = (args.profile.clone(), args.demands.still());
     let reload = load::again(&args.common, None, &loaded, move |loaded| {
-        load::choose(&mut loaded.settings, profile.as_deref())?;
-        if locked { pins::all_locked(&loaded.settings) } else { Ok(()) }
+        load::show_first(&mut loaded.settings, profile.as_deref())?;
+        still(&loaded.settings)
     })?;
-    let ended = block_on(daemon::serve_stdio(loaded.settings, principal, reload))??;
-    Ok(match ended {
-        Ended::Drained => Exit::Fine,
-        Ended::Interrupted => Exit::Interrupted,
-    })
+    Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload))??.into())
 }
 
 /// Runs a future on one thread: a host and its servers are few pipes, and a wake-up across threads costs more than

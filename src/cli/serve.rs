@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::{Common, load, out, pins, run};
 use crate::config::Flag;
 use crate::config::settings::LogFormat;
-use crate::daemon::{self, Ended, Inherited};
+use crate::daemon::{self, Inherited};
 
 /// Flags of `serve`.
 #[derive(clap::Args)]
@@ -12,12 +12,8 @@ pub(super) struct Args {
     /// Address and port to listen on, instead of http.listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Do not start unless there is a lock that has every configured server.
-    #[arg(long)]
-    locked: bool,
-    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
-    #[arg(long, conflicts_with = "locked")]
-    trust_on_first_use: bool,
+    #[command(flatten)]
+    demands: pins::Demands,
     #[command(flatten)]
     common: Common,
 }
@@ -26,10 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     // First of all, while there is one thread.
     let inherited = Inherited::take()?;
     let flag = args.listen.clone().map(|address| (Flag::Listen, address));
-    let loaded = match load::load_with(&args.common, false, flag.clone())? {
-        Ok(loaded) => loaded,
-        Err(exit) => return Ok(exit),
-    };
+    let loaded = load::load_with(&args.common, false, flag.clone())?;
     let faults: Vec<_> = loaded.serving.faults.iter().chain(&loaded.serving.nobody).cloned().collect();
     if !faults.is_empty() {
         return load::tell(false, &faults);
@@ -37,27 +30,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     for note in &loaded.serving.notes {
         tracing::warn!("{note}");
     }
-    if args.locked
-        && let Err(exit) = pins::insist(&loaded.settings)
-    {
-        return Ok(exit);
-    }
-    if args.trust_on_first_use
-        && let Err(exit) = pins::first::trust(&args.common, &loaded.settings)?
-    {
-        return Ok(exit);
-    }
+    args.demands.may(&args.common, &loaded.settings)?;
     if loaded.settings.servers.is_empty() {
         tracing::warn!("no server is configured; there is nothing to serve (see `onegate check --help`)");
     }
-    let locked = args.locked;
+    let still = args.demands.still();
     let reload = load::again(&args.common, flag, &loaded, move |loaded| {
         let faults = loaded.serving.faults.iter().chain(&loaded.serving.nobody);
         let faults: Vec<_> = faults.map(ToString::to_string).collect();
         if !faults.is_empty() {
             return Err(faults.join("\n"));
         }
-        if locked { pins::all_locked(&loaded.settings) } else { Ok(()) }
+        still(&loaded.settings)
     })?;
     let format = loaded.settings.telemetry.format;
     // Said whatever is logged: with port 0 it is the only way to know.
@@ -68,8 +52,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             out::say(&line.to_string());
         }
     };
-    Ok(match run::block_on(daemon::serve_http(loaded.settings, inherited, reload, announce))?? {
-        Ended::Drained => Exit::Fine,
-        Ended::Interrupted => Exit::Interrupted,
-    })
+    Ok(run::block_on(daemon::serve_http(loaded.settings, inherited, reload, announce))??.into())
 }

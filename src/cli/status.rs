@@ -105,13 +105,14 @@ pub(super) fn logs(args: &LogArgs) -> anyhow::Result<Exit> {
 
 /// Where gateways are found.
 fn admin(common: &Common) -> anyhow::Result<AdminSettings> {
-    Ok(match load::load(common, false)? {
-        Ok(loaded) => loaded.settings.admin,
-        Err(_) => {
+    match load::load(common, false) {
+        Ok(loaded) => Ok(loaded.settings.admin),
+        Err(error) if error.is::<Exit>() => {
             let folder = Some(Environment::of_process().runtime_folder());
-            AdminSettings { folder, ..AdminSettings::default() }
+            Ok(AdminSettings { folder, ..AdminSettings::default() })
         }
-    })
+        Err(error) => Err(error),
+    }
 }
 
 async fn gateways(admin: &AdminSettings) -> Vec<Value> {

@@ -43,29 +43,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    if let Err(why) = load::choose(&mut settings, args.profile.as_deref()) {
-        out::say(&format!("onegate: {why}"));
-        return Ok(Exit::Usage);
+    let mut settings = load::load(&args.common, args.json)?.settings;
+    load::choose(&mut settings, args.profile.as_deref())?;
+    if let Some(wanted) = &args.server {
+        keep_only(&mut settings, wanted)?;
     }
-    if let Some(wanted) = &args.server
-        && let Err(exit) = keep_only(&mut settings, wanted)
-    {
-        return Ok(exit);
-    }
-    let who = match args.who.principal(&settings) {
-        Ok(who) => who,
-        Err(exit) => return Ok(exit),
-    };
+    let who = args.who.principal(&settings)?;
     let called = match args.unused {
         None => None,
-        Some(time) => match super::audit::files_of(settings.telemetry.audit.as_ref())? {
-            Ok(files) => Some(Called::read(&files, time)?),
-            Err(exit) => return Ok(exit),
-        },
+        Some(time) => Some(Called::read(&super::audit::files_of(settings.telemetry.audit.as_ref())?, time)?),
     };
     // Nothing is called.
     settings.telemetry.audit = None;
@@ -98,7 +84,6 @@ fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Called>
             false => out::text(&unused::as_text(&catalogue, called)),
         };
     }
-    tell_unmatched(&catalogue, gateway);
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
@@ -114,14 +99,6 @@ fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Called>
         out::text(&format!("\nhidden:\n{}", out::table(&hidden, &[])))?;
     }
     Ok(())
-}
-
-/// Says which rules are about nothing that there is: a slip of the pen in a deny rule denies nothing.
-fn tell_unmatched(catalogue: &Catalogue, gateway: &Gateway) {
-    let all: Vec<_> = items(catalogue).map(|item| (item.server, item.kind, item.native)).collect();
-    for (place, pattern) in gateway.policy().unmatched(&all) {
-        tracing::warn!("{place}: {:?} matches nothing that the servers list", shown_str(&pattern));
-    }
 }
 
 /// All items, kind by kind.

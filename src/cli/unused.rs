@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::load;
 use crate::catalog::{Catalogue, Item, tokens};
 use crate::ident::Kind;
+use crate::moment;
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
-use crate::telemetry::audit::moment;
 use crate::telemetry::audit::verify::Lines;
 
 /// What was called in some time.
@@ -31,7 +31,7 @@ pub(super) struct Called {
 impl Called {
     /// Reads the records of this last time.
     pub(super) fn read(files: &[PathBuf], time: Duration) -> anyhow::Result<Self> {
-        let from = SystemTime::now().checked_sub(time).map(moment).unwrap_or_default();
+        let from = SystemTime::now().checked_sub(time).map(moment::text).unwrap_or_default();
         let mut called = Self { from, ..Self::default() };
         for file in files {
             called.file(file).with_context(|| shown_str(&file.display().to_string()))?;

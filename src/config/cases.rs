@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::check::{Check, Shape, not_empty};
+use super::check::{self, Check, Shape, not_empty};
 use super::fault::{Fault, Faults, Place};
-use super::moment;
 use super::rules;
 use super::settings::Effect;
 use super::tree::{self, Node, Pos, Value};
+use crate::moment;
 
 /// One expected decision.
 pub struct PolicyCase {
@@ -41,7 +41,7 @@ static CASE: Shape = Shape::Table(&[
     ("as", Shape::Text(not_empty)),
     ("groups", Shape::Texts(not_empty)),
     ("scopes", Shape::Texts(not_empty)),
-    ("at", Shape::Text(moment::problem)),
+    ("at", Shape::Text(check::moment_problem)),
     ("target", Shape::Text(rules::literal_problem)),
     ("args", Shape::Json),
     ("expect", Shape::Word { words: &["allow", "deny"], later: &[] }),

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::ident::ServerKey;
+use crate::moment;
 use crate::pattern::Pattern;
 
 use super::fault::{Fault, Place, nearest};
@@ -302,6 +303,13 @@ pub(super) fn target_problem(text: &str) -> Option<String> {
         (!text.contains('/') && !text.starts_with('*'))
             .then(|| format!("`{}` names no server; write for example `files/read_*` or `*/read_*`", shown(text)))
     })
+}
+
+/// Why a text is no moment.
+pub(super) fn moment_problem(text: &str) -> Option<String> {
+    moment::parse(text)
+        .is_none()
+        .then(|| format!("`{}` is not a date; write for example `2027-01-01` or `2027-01-01T12:00:00Z`", shown(text)))
 }
 
 fn period_problem(text: &str, never: bool, min: Duration, max: Duration) -> Option<String> {

@@ -198,6 +198,7 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     assert!(missing.is_empty(), "not in default.toml: {missing:?}");
     let mut file = layers::merge(&[layer]).unwrap();
     assert_eq!(file.pins.lock.take().as_deref(), Some("onegate.lock"));
+    assert!(file.search.model.take().is_some());
     let default = schema::Server::default();
     let mut server = file.servers.remove("example").unwrap();
     assert!(server.command.take().is_some() && server.cwd.take().is_some());

@@ -82,6 +82,10 @@ pub(super) fn resolve(
     let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
     let profiles = front.profiles(file.profiles, &known, &servers);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
+    if file.search.model.is_some() {
+        let message = "search.model: this build has no feature `semantic`; tools are found by words alone".to_owned();
+        notes.push(Note { place: origins.place("search.model", layers), message });
+    }
     front.points_at_itself(&http, &servers);
     let mut serving = front.serving;
     let mut policy = rules::Rules { ground: &ground, earlier, faults: &mut faults, notes: &mut notes, known: &known };

@@ -147,10 +147,8 @@ impl Rules<'_, '_> {
         if self.faults.len() > before {
             return None;
         }
+        let place = self.ground.origins.place(&path, self.ground.layers).to_string();
         Some(RuleSettings {
-            effect: effect(written.effect?),
-            who,
-            target: written.target,
             conditions,
             annotations,
             transport: written.transport.map(transport),
@@ -158,7 +156,7 @@ impl Rules<'_, '_> {
             min_level: written.min_level,
             locked: written.locked,
             layer: self.layer(&path),
-            place: self.ground.origins.place(&path, self.ground.layers).to_string(),
+            ..RuleSettings::new(effect(written.effect?), who, written.target, place)
         })
     }
 
@@ -287,22 +285,21 @@ impl Rules<'_, '_> {
             return None;
         }
         let count = |count: Option<u32>| count.and_then(NonZeroU32::new);
+        let per = match written.per.unwrap_or(schema::Per::Principal) {
+            schema::Per::Principal => Per::Principal,
+            schema::Per::Server => Per::Server,
+            schema::Per::Tool => Per::Tool,
+            schema::Per::PrincipalTool => Per::PrincipalTool,
+            schema::Per::Everyone => Per::Everyone,
+        };
+        let place = self.ground.origins.place(&path, self.ground.layers).to_string();
         Some(LimitSettings {
-            who,
-            target: written.target,
-            per: match written.per.unwrap_or(schema::Per::Principal) {
-                schema::Per::Principal => Per::Principal,
-                schema::Per::Server => Per::Server,
-                schema::Per::Tool => Per::Tool,
-                schema::Per::PrincipalTool => Per::PrincipalTool,
-                schema::Per::Everyone => Per::Everyone,
-            },
             rate: written.rate.map(|rate| rate.0),
             burst: count(written.burst),
             quota: written.quota.map(|quota| quota.0),
             concurrency: count(written.concurrency),
             max_result: written.max_result.map(|size| size.0),
-            place: self.ground.origins.place(&path, self.ground.layers).to_string(),
+            ..LimitSettings::new(who, written.target, per, place)
         })
     }
 

@@ -47,6 +47,8 @@ pub(super) struct File {
     pub profiles: BTreeMap<String, Profile>,
     /// Who may use what, how often and with which arguments.
     pub policy: Policy,
+    /// How tools are found where they are not listed.
+    pub search: Search,
     /// What was reviewed of the servers, and what becomes of what is not as reviewed.
     pub pins: Pins,
     /// What `serve` listens on.
@@ -57,6 +59,15 @@ pub(super) struct File {
     pub admin: Admin,
     /// Logs, and the record of decisions.
     pub telemetry: Telemetry,
+}
+
+/// How tools are found.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Search {
+    /// Folder of a sentence model, for builds with the feature `semantic`; others find by words alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// The gateway itself.

@@ -22,7 +22,8 @@ use super::settings::{
     ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, JwtSettings, KeySource, ProfileSettings, Reach,
     ServerSettings, StdioToken, TlsSettings,
 };
-use super::{address, keys, moment, surface, tokens};
+use super::{address, keys, surface, tokens};
+use crate::moment;
 use crate::shown::shown_str as shown;
 
 /// Shortest seal key that nobody can guess, if it is random.

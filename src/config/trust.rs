@@ -5,15 +5,16 @@
 //! the programs that they name. Each yes is one small file, so that several processes need no lock. Deliberately
 //! knows nothing of what the files say. Called by `load`, and by `cli` for `onegate trust`.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use super::files;
+use crate::whole;
 
 /// A folder's configuration, as it was read: what a yes would be a yes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,24 +61,8 @@ pub fn trust(state: &Path, candidate: &Candidate) -> io::Result<PathBuf> {
     let mark = mark(state, candidate);
     let folder = mark.parent().unwrap_or(state);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // Written beside and renamed: a reader sees all of it or none.
-    let part = mark.with_extension(format!("{}.part", std::process::id()));
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)
-        .and_then(|mut file| {
-            file.write_all(candidate.folder.as_os_str().as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&part, &mark));
-    if let Err(error) = written {
-        let _ = std::fs::remove_file(&part);
-        return Err(error);
-    }
+    let name = [candidate.folder.as_os_str().as_bytes(), b"\n"].concat();
+    whole::replace(&mark, &name, 0o600)?;
     Ok(mark)
 }
 

@@ -121,6 +121,8 @@ pub(super) struct Client {
     current: ArcSwapOption<Connection>,
     /// Someone needs a connection; taken by the actor.
     wanted: Notify,
+    /// What kept it from being started may be gone: it is tried at once.
+    woken: watch::Sender<()>,
     state: watch::Sender<State>,
     restarts: AtomicU64,
     /// What went wrong last, safe to show; kept when it runs again.
@@ -177,6 +179,7 @@ impl Client {
             lease,
             current: ArcSwapOption::empty(),
             wanted: Notify::new(),
+            woken: watch::Sender::new(()),
             state: watch::Sender::new(State::Idle),
             restarts: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -235,6 +238,11 @@ impl Client {
     /// How often it was started again.
     pub(super) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// What kept it from being started may be gone: where it waits for its next try, that is now.
+    pub(super) fn wake(&self) {
+        self.woken.send_replace(());
     }
 
     /// Stops it for good, at this pace.
@@ -378,7 +386,10 @@ impl Actor {
         let mut life = if remote { Lifecycle::remote() } else { Lifecycle::default() };
         let mut needed = !server.lease.calls_only;
         let mut starts = 0u64;
-        while self.wait_for_leave(&mut life, &mut needed).await {
+        let mut woken = server.woken.subscribe();
+        while self.wait_for_leave(&mut life, &mut needed, &mut woken).await {
+            // What comes from here on, this start may not see.
+            woken.mark_unchanged();
             server.publish(State::Starting);
             life.started(Instant::now());
             if starts > 0 {
@@ -474,7 +485,7 @@ impl Actor {
     }
 
     /// Waits until there is a need and leave to start; false when we stop.
-    async fn wait_for_leave(&self, life: &mut Lifecycle, needed: &mut bool) -> bool {
+    async fn wait_for_leave(&self, life: &mut Lifecycle, needed: &mut bool, woken: &mut watch::Receiver<()>) -> bool {
         let server = &self.server;
         if !*needed {
             // A wish from before it ran was granted then. Whoever still waits sees that it is idle, and wishes anew.
@@ -508,6 +519,7 @@ impl Actor {
             };
             tokio::select! {
                 () = sleep_until(until) => {}
+                Ok(()) = woken.changed() => life.woken(),
                 () = server.stop.cancelled() => return false,
             }
         }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::protocol::version::Era;
+use crate::whole;
 
 /// The memory, a folder.
 #[derive(Clone)]
@@ -54,9 +55,7 @@ impl EraMemory {
     fn write(&self, identity: &str, era: Era) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder)?;
-        let fresh = folder.join(format!("{identity}.{}", std::process::id()));
-        std::fs::write(&fresh, format!("{}\n", era.as_str()))?;
-        std::fs::rename(fresh, folder.join(identity))
+        whole::replace(&folder.join(identity), format!("{}\n", era.as_str()).as_bytes(), 0o600)
     }
 }
 

@@ -240,6 +240,11 @@ impl Leases {
         self.table().leased.len()
     }
 
+    /// See [`Client::wake`].
+    pub(super) fn wake(&self) {
+        self.table().leased.iter().for_each(|known| known.client.wake());
+    }
+
     /// Stops all, at this pace; no more are made.
     pub(super) fn stop(&self, pace: Pace) {
         let mut table = self.table();

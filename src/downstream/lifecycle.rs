@@ -103,6 +103,11 @@ impl Lifecycle {
         self.reset();
     }
 
+    /// What kept it from being started may be gone: it may be tried at once.
+    pub(super) fn woken(&mut self) {
+        self.reset();
+    }
+
     fn reset(&mut self) {
         self.failures.clear();
         self.row = 0;

@@ -335,6 +335,12 @@ impl Server {
         self.base.restarts()
     }
 
+    /// What kept it from being started may be gone: where it waits for its next try, that is now.
+    pub fn wake(&self) {
+        self.base.wake();
+        self.leases.wake();
+    }
+
     /// Stops it for good, at this pace.
     pub fn stop(&self, pace: Pace) {
         self.base.stop(pace);

@@ -361,8 +361,9 @@ impl Lasting {
     /// Has a gateway take in what servers say and what the lock becomes, until it is not in force any more.
     fn follow(&self, gateway: &Gateway, mut told: OwnedMutexGuard<Told>) {
         let ended = gateway.ended.clone();
-        let relisted = gateway.servers.clone();
-        gateway.pins.watch(&self.tasks, ended.clone(), move |server| relisted[server].relist());
+        let (relisted, woken) = (gateway.servers.clone(), gateway.servers.clone());
+        let relist = move |server: usize| relisted[server].relist();
+        gateway.pins.watch(&self.tasks, ended.clone(), relist, move |server| woken[server].wake());
         let (lists, policy) = (Arc::clone(&gateway.lists), Arc::clone(&gateway.policy));
         let (telling, looking) = (Arc::clone(&self.subscriptions), Arc::clone(&gateway.audiences));
         self.tasks.spawn(async move {

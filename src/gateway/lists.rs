@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -28,6 +28,7 @@ use crate::downstream::{Apart, Change, Event, Listing, Offers};
 use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Class, Policy};
 use crate::protocol::version::Era;
+use crate::shown::shown_str;
 
 /// How long hosts wait for servers that never listed, once (§9).
 pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
@@ -44,6 +45,8 @@ const MAX_TOLD: usize = 20;
 /// Longest instructions of one server, and of all (CAP-3).
 const MAX_INSTRUCTIONS: usize = 2 << 10;
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
+/// Catalogues of classes that are kept, at most: the one unused longest goes, and is built again for who looks.
+const MAX_BUILT: usize = 256;
 /// Catalogues that are kept for hosts in the middle of a list, and for how long (PAG-4).
 const MAX_KEPT: usize = 8;
 const KEPT_FOR: Duration = Duration::from_secs(300);
@@ -72,6 +75,8 @@ pub(super) struct Lists {
     shows: ArcSwap<Vec<Arc<Show>>>,
     /// How many profiles there are.
     profiles: usize,
+    /// Counts looks at what classes see.
+    looks: AtomicU64,
     /// Which sight a class has through a profile, where there are classes.
     sights: ArcSwap<HashMap<(usize, Class), Sight>>,
     /// Counts changes of the parts.
@@ -87,6 +92,8 @@ pub(super) struct Lists {
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
     background: Background,
+    /// What the configuration names and nobody lists, as it was told last: where it stands, and the name.
+    unmatched: Mutex<BTreeSet<(String, String)>>,
 }
 
 /// What a class of principals sees through a profile, by its place among all that were asked for.
@@ -96,9 +103,12 @@ pub struct Sight(pub(super) usize);
 /// What a profile shows to a class.
 struct Show {
     view: View,
-    current: ArcSwap<Catalogue>,
+    /// Nothing until somebody looks, and when nobody did for long; given and taken away with the parts held.
+    current: ArcSwapOption<Catalogue>,
     /// `current` is behind the parts.
     stale: AtomicBool,
+    /// The number of the last look; profiles are not counted, as they always stay.
+    looked: AtomicU64,
     changes: watch::Sender<Seen>,
 }
 
@@ -109,10 +119,9 @@ struct Kept {
 }
 
 impl Show {
-    fn new(view: View, stale: AtomicBool) -> Self {
-        let empty = Catalogue::empty();
-        let changes = watch::Sender::new(Seen::of(&empty));
-        Self { view, current: ArcSwap::from_pointee(empty), stale, changes }
+    fn new(view: View) -> Self {
+        let changes = watch::Sender::new(Seen::of(&Catalogue::empty()));
+        Self { view, current: ArcSwapOption::empty(), stale: AtomicBool::new(true), looked: AtomicU64::new(0), changes }
     }
 }
 
@@ -156,14 +165,20 @@ struct Part {
 }
 
 impl Part {
-    /// What is known at first of the server in a place: what it listed before, where it is the same one.
+    /// What is known at first of the server in a place: what was listed of it before. One that is started anew is shown as it
+    /// was until it lists, as after any start, so that hosts are told of what differs and once (D027).
     fn of(place: &Place, server: usize, before: Option<&Lists>) -> Self {
         if place.gone {
             let nothing = OneList { settled: true, ..OneList::default() };
             return Self { lists: std::array::from_fn(|_| nothing.clone()), ..Self::default() };
         }
-        let same = before.filter(|before| before.places.get(server).is_some_and(|old| old.serial == place.serial));
-        same.map(|before| before.parts()[server].clone()).unwrap_or_default()
+        let known = before.and_then(|before| Some((before, before.places.get(server).filter(|old| !old.gone)?)));
+        let Some((before, old)) = known else { return Self::default() };
+        let mut part = before.parts()[server].clone();
+        if old.serial != place.serial {
+            part.lists.iter_mut().for_each(|list| list.until = None);
+        }
+        part
     }
 
     /// What may be shown of what it said, by its pins.
@@ -274,14 +289,16 @@ impl Lists {
         background: Background,
     ) -> Self {
         let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
-        let show = |view| Arc::new(Show::new(view, AtomicBool::new(before.is_some())));
+        let show = |view| Arc::new(Show::new(view));
         let settled = settled(&parts);
+        let told = before.map(|before| before.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone());
         Self {
             places,
             pins,
             budget,
             profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
+            looks: AtomicU64::new(0),
             sights: ArcSwap::default(),
             version: AtomicU64::new(0),
             phase: AtomicU64::new(policy.phase().number()),
@@ -291,6 +308,7 @@ impl Lists {
             deadline: OnceLock::new(),
             kept: Mutex::default(),
             background,
+            unmatched: Mutex::new(told.unwrap_or_default()),
         }
     }
 
@@ -301,6 +319,9 @@ impl Lists {
             // What is there already is no change.
             let seen = Seen::of(&self.catalogue(sight));
             self.shows.load()[sight.0].changes.send_replace(seen);
+        }
+        if *self.settled.borrow() == [self.places.len(); 4] {
+            self.tell_unmatched();
         }
     }
 
@@ -369,6 +390,9 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
+                    if *self.settled.borrow() == [self.places.len(); 4] {
+                        self.tell_unmatched();
+                    }
                     // Catalogues that nobody waits to hear of are built when somebody looks.
                     let heard = |(_, show): &(usize, &Arc<Show>)| show.changes.receiver_count() > 0;
                     for (sight, show) in self.shows.load().iter().enumerate().filter(heard) {
@@ -442,11 +466,41 @@ impl Lists {
             self.shows.load().iter().for_each(|show| show.stale.store(true, Ordering::Release));
         }
         drop(parts);
+        let all = [self.places.len(); 4];
+        if settled == all && *self.settled.borrow() != all {
+            self.tell_unmatched();
+        }
         self.settled.send_replace(settled);
         if let Some((looked, kind)) = looked_at {
             looked.mark(kind);
         }
         taken
+    }
+
+    /// Says what the configuration names and no server lists: a slip of the pen in a deny rule denies nothing. Each is
+    /// told once, for as long as that is so.
+    fn tell_unmatched(&self) {
+        let listed: Vec<_> = {
+            let parts = self.parts();
+            let lists =
+                parts.iter().enumerate().flat_map(|(server, part)| part.lists.iter().map(move |list| (server, list)));
+            lists.filter_map(|(server, list)| Some((server, list.live.clone()?))).collect()
+        };
+        let items =
+            listed.iter().flat_map(|(server, list)| list.natives().map(|native| (*server, list.kind(), native)));
+        let items: Vec<_> = items.collect();
+        let mut found: BTreeSet<_> = self.policy.unmatched(&items).into_iter().collect();
+        let of_tools = listed.iter().filter(|(_, list)| list.kind() == Kind::Tool && !list.is_empty());
+        for (place, list) in of_tools.map(|(server, list)| (&self.places[*server], list)) {
+            let natives: BTreeSet<_> = list.natives().collect();
+            let slips = place.overrides.iter().filter(|change| !natives.contains(&*change.native));
+            found.extend(slips.map(|change| (format!("servers.{}.override", place.key), change.native.clone())));
+        }
+        let mut told = self.unmatched.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, name) in found.difference(&told) {
+            tracing::warn!("{place}: {:?} matches nothing that the servers list", shown_str(name));
+        }
+        *told = found;
     }
 
     /// Asks the pins of a server anew.
@@ -501,7 +555,7 @@ impl Lists {
             let view = shows[profile].view.to_class(class, &self.policy, self.places.len());
             let sight = Sight(shows.len());
             let mut grown = Vec::clone(&shows);
-            grown.push(Arc::new(Show::new(view, AtomicBool::new(true))));
+            grown.push(Arc::new(Show::new(view)));
             self.shows.store(Arc::new(grown));
             let mut more = HashMap::clone(&known);
             more.insert((profile, class), sight);
@@ -536,15 +590,36 @@ impl Lists {
         self.turn();
         let shows = self.shows.load();
         let show = &shows[sight.0];
-        if show.stale.load(Ordering::Acquire) {
-            let parts = self.parts();
-            if show.stale.swap(false, Ordering::AcqRel) {
-                let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
-                self.background.prepare(&built);
-                show.current.store(built);
-            }
+        if sight.0 >= self.profiles {
+            show.looked.store(self.looks.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        show.current.load_full()
+        if !show.stale.load(Ordering::Acquire)
+            && let Some(current) = show.current.load_full()
+        {
+            return current;
+        }
+        let parts = self.parts();
+        let is_stale = show.stale.swap(false, Ordering::AcqRel);
+        if let Some(current) = show.current.load_full().filter(|_| !is_stale) {
+            return current;
+        }
+        let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
+        self.background.prepare(&built);
+        show.current.store(Some(Arc::clone(&built)));
+        if sight.0 >= self.profiles {
+            self.forget_unused();
+        }
+        built
+    }
+
+    /// Lets go of what classes saw that nobody looked at for longest; the parts are held.
+    fn forget_unused(&self) {
+        let shows = self.shows.load();
+        let built = || shows[self.profiles..].iter().filter(|show| show.current.load().is_some());
+        for _ in MAX_BUILT..built().count() {
+            let oldest = built().min_by_key(|show| show.looked.load(Ordering::Relaxed));
+            oldest.inspect(|show| show.current.store(None));
+        }
     }
 
     /// The same with these in the place of what servers list to all.
@@ -795,3 +870,7 @@ fn holds_for(era: Era, ttl: Option<Duration>, tells_changes: bool) -> Duration {
 fn cut(text: &str, length: usize) -> &str {
     &text[..text.floor_char_boundary(length)]
 }
+
+#[cfg(test)]
+#[path = "lists_tests.rs"]
+mod tests;

@@ -7,19 +7,19 @@
 //! is how a key is replaced (MRT-6).
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use data_encoding::BASE64URL_NOPAD;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use crate::config::settings::GatewaySettings;
+use crate::whole;
 
 /// Longest text that is opened.
 const MAX_TEXT: usize = 256 << 10;
@@ -142,18 +142,8 @@ fn kept(folder: &Path) -> io::Result<Vec<u8>> {
         other => return other,
     }
     fs::create_dir_all(folder)?;
-    // A name of its own, also where several containers share the folder and a process number.
-    let fresh = folder.join(format!("{FILE}.{}", HEXLOWER.encode(&random()[..8])));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    file.write_all(&random())?;
-    file.sync_all()?;
-    // Unlike a rename, a link does not replace what another process made meanwhile.
-    let linked = fs::hard_link(&fresh, &path);
-    fs::remove_file(&fresh)?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => read(&path),
-    }
+    whole::create(&path, &random(), 0o600)?;
+    read(&path)
 }
 
 #[cfg(test)]

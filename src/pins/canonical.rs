@@ -18,6 +18,9 @@ pub enum NotCanonical {
     /// An integer that would become another one.
     #[error("it has no canonical form: the integer {0} is not carried exactly by a double")]
     Integer(String),
+    /// What was said of it before, by one of the others.
+    #[error("{0}")]
+    Told(String),
 }
 
 /// Reads a text strictly.

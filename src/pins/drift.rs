@@ -12,6 +12,7 @@ use super::artifact::Artifact;
 use super::canonical::NotCanonical;
 use super::facet::{Facet, Hash, Hashes};
 use super::lock::{Announced, Entry, LockFault, LockedServer};
+use crate::shown::shown_str;
 
 /// Where an entry stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,11 +291,22 @@ pub struct Said {
     pub instructions: bool,
     /// What it can do is another, and the top-level names of what is new.
     pub capabilities: Option<Vec<String>>,
+    /// Why nothing is known of what is new there.
+    pub unfit: Option<NotCanonical>,
     /// It speaks an older protocol.
     pub downgrade: Option<(String, String)>,
 }
 
 impl Said {
+    /// What is to be said of what it can do, if anything.
+    pub fn of_capabilities(&self) -> Option<String> {
+        let new: Vec<_> = self.capabilities.as_ref()?.iter().map(|name| shown_str(name)).collect();
+        Some(match &self.unfit {
+            Some(why) => format!("its capabilities cannot be compared: {}", shown_str(&why.to_string())),
+            None => format!("its capabilities are others; new: {}", new.join(", ")),
+        })
+    }
+
     /// Whether it is all as reviewed.
     pub fn is_same(&self) -> bool {
         *self == Self::default()
@@ -311,7 +323,11 @@ pub fn said(locked: &Announced, now: &Announced) -> Said {
     Said {
         renamed: locked.name != now.name || locked.version != now.version,
         instructions: hash(&locked.instructions) != hash(&now.instructions),
-        capabilities: (locked.capabilities.is_some() && before != after).then(|| new_capabilities(&before, &after)),
+        capabilities: match now.unfit {
+            Some(_) => Some(Vec::new()),
+            None => (locked.capabilities.is_some() && before != after).then(|| new_capabilities(&before, &after)),
+        },
+        unfit: now.unfit.clone(),
         // Revisions are dates.
         downgrade: downgrade.filter(|(locked, now)| now < locked).map(|(locked, now)| (now.clone(), locked.clone())),
     }
@@ -414,6 +430,7 @@ mod tests {
             protocol: Some(protocol.into()),
             capabilities: Some((super::super::facet::capabilities_hash(&capabilities).unwrap(), capabilities)),
             instructions: Some((super::super::facet::instructions_hash(words), words.to_owned())),
+            unfit: None,
         };
         let base = announced("2026-07-28", "hi", json!({ "tools": {} }));
         assert!(said(&base, &base).is_same());
@@ -426,6 +443,12 @@ mod tests {
         assert_eq!(more.capabilities.unwrap(), ["prompts", "tools.listChanged"]);
         let less = said(&base, &announced("2026-07-28", "hi", json!({})));
         assert_eq!(less.capabilities, Some(vec![]));
+        // What has no canonical form is no silence, whatever was reviewed.
+        for locked in [&base, &Announced { capabilities: None, ..base.clone() }] {
+            let unfit = Some(NotCanonical::Integer("9007199254740993".into()));
+            let odd = said(locked, &Announced { capabilities: None, unfit: unfit.clone(), ..base.clone() });
+            assert_eq!((odd.capabilities, odd.unfit), (Some(vec![]), unfit));
+        }
     }
 
     fn lower_base(base: &Announced) -> Announced {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use toml_edit::{Document, TableLike};
 
 use super::artifact::{Artifact, ArtifactKind};
-use super::canonical;
+use super::canonical::{self, NotCanonical};
 use super::facet::{self, FORM, Facet, Hash, Hashes};
 use crate::ident::{Kind, ServerKey};
 use crate::shown::shown_str;
@@ -118,6 +118,9 @@ pub struct Announced {
     pub protocol: Option<String>,
     /// What it can do, and the hash of that.
     pub capabilities: Option<(Hash, Value)>,
+    /// Why what it can do has no canonical form, and so no hash: it is another than anything that was reviewed. Never so in
+    /// a lock.
+    pub unfit: Option<NotCanonical>,
     /// Its words to the model, and the hash of them.
     pub instructions: Option<(Hash, String)>,
 }

@@ -36,6 +36,7 @@ fn server() -> LockedServer {
         launch: Some(Hash::of(b"launch")),
         artifact: Some(artifact),
         announced: Announced {
+            unfit: None,
             name: Some("x".into()),
             version: None,
             protocol: Some("2026-07-28".into()),

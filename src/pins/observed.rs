@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use super::artifact::{Artifact, ArtifactKind};
 use super::canonical::NotCanonical;
 use super::facet::{Hash, Hashes, capabilities_hash, instructions_hash};
-use super::lock::{Announced, edit};
+use super::lock::Announced;
 use crate::ident::{Kind, ServerKey};
+use crate::whole;
 
 /// What a server was last seen to be.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +73,7 @@ impl Memory {
     pub fn note(&self, key: &ServerKey, observed: &Observed) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         // Definitions may be nobody else's business.
-        edit::replace(&self.file(key), as_json(observed).to_string().as_bytes(), 0o600)
+        whole::replace(&self.file(key), as_json(observed).to_string().as_bytes(), 0o600)
     }
 
     /// What a server was last seen to be; nothing where it never was.
@@ -93,6 +94,7 @@ fn as_json(observed: &Observed) -> Value {
         json!({
             "name": announced.name, "version": announced.version, "protocol": announced.protocol,
             "capabilities": announced.capabilities.as_ref().map(|(_, value)| value),
+            "unfit": announced.unfit.as_ref().map(ToString::to_string),
             "instructions": announced.instructions.as_ref().map(|(_, words)| words),
         })
     });
@@ -136,6 +138,7 @@ fn from_json(value: &Value) -> Option<Observed> {
             .get("capabilities")
             .filter(|value| !value.is_null())
             .and_then(|value| Some((capabilities_hash(value).ok()?, value.clone()))),
+        unfit: text(announced, "unfit").map(NotCanonical::Told),
         instructions: text(announced, "instructions").map(|words| (instructions_hash(&words), words)),
     });
     let lists = value.get("lists")?.as_object()?.iter().filter_map(|(kind, entries)| {
@@ -143,7 +146,7 @@ fn from_json(value: &Value) -> Option<Observed> {
         let entries = entries.as_array()?.iter().filter_map(|entry| {
             let definition = match entry.get("definition") {
                 Some(definition) => Ok(definition.clone()),
-                None => Err(NotCanonical::Text(text(entry, "excluded").unwrap_or_default())),
+                None => Err(NotCanonical::Told(text(entry, "excluded").unwrap_or_default())),
             };
             Some(Listed { name: text(entry, "name")?, definition, since: entry.get("since")?.as_u64()? })
         });
@@ -182,6 +185,7 @@ mod tests {
                 protocol: Some("2026-07-28".into()),
                 capabilities: Some((capabilities_hash(&capabilities).unwrap(), capabilities)),
                 instructions: Some((instructions_hash("hi"), "hi".into())),
+                unfit: Some(NotCanonical::Told("odd".into())),
             }),
             lists: BTreeMap::from([(Kind::Tool, vec![tool, odd]), (Kind::Prompt, vec![])]),
         };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::canonical::{self, NotCanonical};
 use super::drift::{self, EntryState, Finding, Quarantine, Said};
-use super::facet::{Facet, Hash, Hashes};
+use super::facet::{Facet, Hash, Hashes, capabilities_hash};
 use super::lint::{self, Risk};
 use super::lock::{Definition, Entry, LockedServer};
 use super::observed::{Listed, Observed};
@@ -138,6 +138,13 @@ fn change(kind: Kind, listed: &Listed, locked: &LockedServer, others: &BTreeSet<
     })
 }
 
+/// Stands for how a server is launched and what is launched: a yes to it is a yes to just that.
+pub fn launch_digest(observed: &Observed) -> Option<Hash> {
+    let Observed { launch, artifact, .. } = observed;
+    let all = json!([launch.as_ref()?.to_string(), artifact.as_ref().map(|artifact| format!("{artifact:?}"))]);
+    canonical::text(&all).ok().map(|text| Hash::of(&text))
+}
+
 /// Stands for all of these differences: a yes to it is a yes to just these.
 pub fn digest(all: &[Differences], observed: &BTreeMap<ServerKey, Observed>) -> Hash {
     let listed: Vec<_> = all
@@ -151,7 +158,10 @@ pub fn digest(all: &[Differences], observed: &BTreeMap<ServerKey, Observed>) -> 
             let seen = observed.get(&server.key);
             let said = seen.and_then(|seen| seen.announced.as_ref()).map(|said| {
                 let hash = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
-                let capabilities = hash(said.capabilities.as_ref().map(|(hash, _)| *hash));
+                let capabilities = match &said.unfit {
+                    Some(why) => Some(why.to_string()),
+                    None => hash(said.capabilities.as_ref().map(|(hash, _)| *hash)),
+                };
                 let instructions = hash(said.instructions.as_ref().map(|(hash, _)| *hash));
                 json!([said.name, said.version, said.protocol, capabilities, instructions])
             });
@@ -175,6 +185,11 @@ pub fn reviewed(observed: &Observed, ignore: &[String], before: Option<&LockedSe
         entries: before.entries.clone(),
         faults: Vec::new(),
     };
+    if server.announced.unfit.take().is_some() {
+        // Nobody can say yes to it, and that is no yes to everything.
+        let none = Value::Object(serde_json::Map::new());
+        server.announced.capabilities = capabilities_hash(&none).ok().map(|hash| (hash, none));
+    }
     for (&kind, listed) in &observed.lists {
         for entry in listed {
             let known = before.entries.get(&(kind, entry.name.clone()));
@@ -242,6 +257,26 @@ mod tests {
         assert_eq!(now.entries[&(Kind::Tool, "a".to_owned())].approved, "2026-01-01");
         assert_eq!(now.entries[&(Kind::Tool, "b".to_owned())].approved, "2026-02-02");
         assert!(!differences(&key, Some(&now), &after, &BTreeSet::new()).is_drift());
+    }
+
+    #[test]
+    fn what_cannot_be_compared_of_a_server_is_never_reviewed() {
+        let key = ServerKey::new("x").unwrap();
+        let with = |unfit: Option<NotCanonical>, capabilities: Value| {
+            let hash = capabilities_hash(&capabilities).unwrap();
+            let capabilities = Some((hash, capabilities)).filter(|_| unfit.is_none());
+            Observed { announced: Some(Announced { unfit, capabilities, ..Announced::default() }), ..observed(&[]) }
+        };
+        let odd = with(Some(NotCanonical::Told("odd".into())), json!({}));
+        let mut locked = reviewed(&odd, &[], None, "2026-01-01");
+        locked.artifact = None;
+        let found = |seen: &Observed| differences(&key, Some(&locked), seen, &BTreeSet::new());
+        assert!(found(&odd).is_drift(), "still");
+        let more = found(&with(None, json!({ "prompts": {} })));
+        assert_eq!(more.said.capabilities, Some(vec!["prompts".to_owned()]), "what was not compared is new");
+        assert!(!found(&with(None, json!({}))).is_drift());
+        let all = |seen: &Observed| digest(&[found(seen)], &BTreeMap::from([(key.clone(), seen.clone())]));
+        assert_ne!(all(&odd), all(&with(None, json!({}))));
     }
 
     #[test]

@@ -83,16 +83,11 @@ impl Limits {
         let mut faults = Vec::new();
         let of_servers = servers.iter().filter_map(|server| {
             let (rate, burst) = server.limits.rate?;
+            let (target, place) = (format!("{}/*/*", server.key), format!("servers.{}.limits", server.key));
             Some(LimitSettings {
-                who: vec!["*".to_owned()],
-                target: vec![format!("{}/*/*", server.key)],
-                per: Per::Server,
                 rate: Some(rate),
                 burst,
-                quota: None,
-                concurrency: None,
-                max_result: None,
-                place: format!("servers.{}.limits", server.key),
+                ..LimitSettings::new(["*".to_owned()], [target], Per::Server, place)
             })
         });
         let written = settings.limits.iter().cloned().map(|limit| (limit, false));

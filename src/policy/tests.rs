@@ -24,19 +24,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 fn rule(effect: Effect, who: &[&str], target: &[&str]) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: texts(who),
-        target: texts(target),
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: String::new(),
-    }
+    RuleSettings::new(effect, texts(who), texts(target), "")
 }
 
 fn allow(who: &[&str], target: &[&str]) -> RuleSettings {
@@ -325,17 +313,7 @@ fn rate(count: u32, seconds: u64) -> Rate {
 }
 
 fn limit(target: &str, per: Per) -> LimitSettings {
-    LimitSettings {
-        who: texts(&["*"]),
-        target: texts(&[target]),
-        per,
-        rate: None,
-        burst: None,
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: String::new(),
-    }
+    LimitSettings::new(["*"], [target], per, "")
 }
 
 fn rated(target: &str, per: Per, count: u32) -> LimitSettings {

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 /// Addresses of one name that are tried, at most.
 const MAX_ADDRESSES: usize = 8;
@@ -126,17 +126,11 @@ impl Fetcher {
         let broken = |error: hyper::Error| FetchError::Broken(error.to_string());
         let (mut send, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let ask = async {
-            let authority = match (url.host_str(), url.port()) {
-                (Some(host), Some(port)) => format!("{host}:{port}"),
-                (host, _) => host.unwrap_or_default().to_owned(),
-            };
-            let path = match url.query() {
-                Some(query) => format!("{}?{query}", url.path()),
-                None => url.path().to_owned(),
-            };
+            let authority = &url[Position::BeforeHost..Position::AfterPort];
+            let path = &url[Position::BeforePath..Position::AfterQuery];
             let mut request = Request::new(Empty::<Bytes>::new());
             *request.uri_mut() = path.parse().map_err(|_| FetchError::Refused("its path cannot be sent"))?;
-            let host = HeaderValue::from_str(&authority).map_err(|_| FetchError::Refused("its host cannot be sent"))?;
+            let host = HeaderValue::from_str(authority).map_err(|_| FetchError::Refused("its host cannot be sent"))?;
             let headers = request.headers_mut();
             headers.insert(HOST, host);
             headers.insert(ACCEPT, HeaderValue::from_static("application/json"));

@@ -77,7 +77,7 @@ const ARGS: [&str; 3] = ["run", "--config", "/home/ann/my onegate.toml"];
 
 fn wanted(host: &'static Host, scope: Scope) -> Wanted {
     let args = ARGS.map(str::to_owned).to_vec();
-    Wanted { host, scope, name: "onegate".to_owned(), command: "/opt/one gate/onegate".to_owned(), args }
+    Wanted { host, scope, name: "onegate".to_owned(), command: "/opt/one gate/onegate".to_owned(), args, named: None }
 }
 
 fn plan(todo: Result<Todo, Refused>) -> Box<Plan> {

@@ -358,6 +358,59 @@ fn it_is_taken_out_where_it_was_put_though_a_newer_place_came() {
     assert_eq!(std::fs::read_to_string(&new).unwrap(), "{}");
 }
 
+/// What people wrote beside the members of our entry is theirs: another installation changes what is another, no more.
+#[test]
+fn comments_inside_our_entry_stay_when_it_is_installed_anew() {
+    for (host, text) in [
+        (
+            "vscode",
+            "{\"servers\": {\"onegate\": {\n  // for work\n  \"type\": \"stdio\", // as ever\n  \"command\": \"/old/onegate\",\n  \"args\": [\"run\"]\n}}}\n",
+        ),
+        ("codex", "[mcp_servers.onegate]\n# for work\ncommand = \"/old/onegate\" # as ever\nargs = [\"run\"]\n"),
+    ] {
+        let world = World::new(Platform::Linux);
+        let host = hosts::named(host).unwrap();
+        let path = world.put(host, Scope::User, text.as_bytes());
+        plan(world.install(host, Scope::User)).carry_out().unwrap();
+        let now = std::fs::read_to_string(&path).unwrap();
+        assert!(now.contains("one gate/onegate") && !now.contains("/old/onegate"), "{now}");
+        assert!(now.contains("for work") && now.contains("as ever"), "{now}");
+        plan(world.uninstall(host, Scope::User)).carry_out().unwrap();
+        assert!(!std::fs::read_to_string(&path).unwrap().contains("onegate"), "our entry is gone with them");
+    }
+}
+
+/// Who removed the host, or only its file, is told so, and nothing is remembered of it.
+#[test]
+fn a_file_that_is_gone_is_forgotten() {
+    for what in ["file", "target of a link", "folder"] {
+        let world = World::new(Platform::Linux);
+        let host = hosts::named("cursor").unwrap();
+        // Its folder is a link, as people keep such files elsewhere.
+        let (folder, elsewhere) = (world.dir.path().join("home/.cursor"), world.dir.path().join("elsewhere"));
+        std::fs::create_dir_all(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+        if what == "target of a link" {
+            std::fs::write(world.dir.path().join("dots.json"), "{}").unwrap();
+            std::os::unix::fs::symlink(world.dir.path().join("dots.json"), elsewhere.join("mcp.json")).unwrap();
+        }
+        plan(world.install(host, Scope::User)).carry_out().unwrap();
+        let path = world.file(host, Scope::User);
+        assert_eq!(world.remembered(), 1, "{what}");
+        match what {
+            "file" => std::fs::remove_file(&path).unwrap(),
+            "folder" => std::fs::remove_dir_all(&elsewhere).unwrap(),
+            _ => std::fs::remove_file(path.canonicalize().unwrap()).unwrap(),
+        }
+        let plan = plan(world.uninstall(host, Scope::User));
+        assert!(plan.notes.iter().any(|note| note.contains("is gone")), "{what}: {:?}", plan.notes);
+        plan.carry_out().unwrap();
+        assert_eq!(world.remembered(), 0, "{what}");
+        assert!(!path.exists(), "{what}: nothing is made anew");
+        assert!(matches!(world.uninstall(host, Scope::User), Ok(Todo::Nothing { .. })), "{what}");
+    }
+}
+
 /// Words of the three formats, thrown together: what comes of them is refused, or says what was meant.
 const WORDS: [(&str, &[&str]); 4] = [
     (

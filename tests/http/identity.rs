@@ -36,19 +36,7 @@ async fn status(front: &Front, bearer: &str) -> u16 {
 
 /// An allow rule for these.
 fn allow(who: &str, target: &str) -> RuleSettings {
-    RuleSettings {
-        effect: Effect::Allow,
-        who: vec![who.to_owned()],
-        target: vec![target.to_owned()],
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: String::new(),
-    }
+    RuleSettings::new(Effect::Allow, [who], [target], "")
 }
 
 #[test]

@@ -17,29 +17,11 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 fn setup() -> Setup {
-    let allow = RuleSettings {
-        effect: Effect::Allow,
-        who: texts(&["group:dev"]),
-        target: texts(&["a/tool/*"]),
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: String::new(),
-    };
+    let allow = RuleSettings::new(Effect::Allow, ["group:dev"], ["a/tool/*"], "");
     let limit = LimitSettings {
-        who: texts(&["*"]),
-        target: texts(&["*/*/*"]),
-        per: Per::Principal,
         rate: Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(3600) }),
         burst: NonZeroU32::new(2),
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: String::new(),
+        ..LimitSettings::new(["*"], ["*/*/*"], Per::Principal, "")
     };
     let policy = PolicySettings {
         default: Some(Effect::Deny),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sha2::Digest as _;
 
 use crate::host::{Output, PATIENCE, Setup, onegate, wait_exit};
 
@@ -348,4 +349,61 @@ fn doctor_finds_what_is_missing_and_says_what_helps() {
     mode(OURS, 0o600);
     let told = home.json(&["doctor"], 1);
     assert_eq!(kinds(&told), ["twice .claude.json"]);
+}
+
+/// Issue 5: one principal for each installation, by a token that is written when it is installed.
+#[test]
+fn s_15_an_installation_has_a_token_of_its_own() {
+    let home = Home::new();
+    let before = "# mine\n[servers.a] # here\nurl = \"http://127.0.0.1:1/\"\n";
+    home.put(OURS, before);
+    let install = ["install", "cursor", "--as", "laptop", "--yes"];
+    let shown = home.ends(&["install", "cursor", "--as", "laptop", "--dry-run"], 0);
+    assert!(shown.contains("+[[auth.stdio]]") && shown.contains("tokens/laptop (new, for you alone)"), "{shown}");
+    let token = home.path(".local/state/onegate/tokens/laptop");
+    assert!(home.read(OURS) == before && !token.exists(), "a preview writes nothing");
+    let told = home.json(&install, 0);
+    let secret = std::fs::read_to_string(&token).unwrap();
+    let secret = secret.trim();
+    assert_eq!((&told["as"]["name"], &told["as"]["token_file"]), (&json!("laptop"), &json!(token)));
+    let hash = data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(secret.as_bytes()));
+    let entry = format!("\n[[auth.stdio]]\nname = \"laptop\"\nhash = \"sha256:{hash}\"\n");
+    assert_eq!(home.read(OURS), format!("{before}{entry}"));
+    let host: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).unwrap();
+    let args: Vec<_> = host["mcpServers"]["onegate"]["args"].as_array().unwrap().iter().collect();
+    assert_eq!(args, ["run", "--token-file", token.to_str().unwrap()]);
+    let args: Vec<_> = args.into_iter().map(|arg| arg.as_str().unwrap()).collect();
+    home.ends(&args, 0);
+    // Nobody but its file has it.
+    for everything in [&shown, &told.to_string(), &home.read(OURS), &home.read(".cursor/mcp.json")] {
+        assert!(!everything.contains(secret));
+    }
+    // Once more, with the name or without, it is there already; another host is somebody else.
+    for again in [&install[..], &["install", "cursor", "--yes"]] {
+        assert_eq!(home.json(again, 0)["changed"], false, "{again:?}");
+    }
+    for (refused, why) in [
+        (["install", "cursor", "--as", "other", "--yes"], "uninstall that first"),
+        (["install", "windsurf", "--as", "laptop", "--yes"], "a token `laptop` already"),
+        (["install", "windsurf", "--as", "a/b", "--yes"], "is no name"),
+    ] {
+        let told = home.ends(&refused, 2);
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(std::fs::read_to_string(&token).unwrap().trim(), secret, "those took nothing");
+    // One that is lost is made anew, with what people added to its entry.
+    home.put(OURS, &format!("{}groups = [\"dev\"]\n", home.read(OURS)));
+    std::fs::remove_file(&token).unwrap();
+    home.ends(&args, 2);
+    home.ends(&["install", "cursor", "--yes"], 0);
+    home.ends(&args, 0);
+    assert!(home.read(OURS).ends_with("groups = [\"dev\"]\n") && !home.read(OURS).contains(&hash));
+    let shown = home.ends(&["uninstall", "cursor", "--yes"], 0);
+    assert!(shown.contains("(removed): the token of `laptop`"), "{shown}");
+    assert!(!token.exists() && !home.path(".cursor/mcp.json").exists());
+    assert_eq!(home.read(OURS), before, "to the byte");
+    // A host's file that is not ours to change leaves nothing behind.
+    home.put(".cursor/mcp.json", r#"{"mcpServers":{"onegate":{"command":"other"}}}"#);
+    home.ends(&install, 1);
+    assert!(home.read(OURS) == before && !token.exists());
 }

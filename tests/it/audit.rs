@@ -65,18 +65,12 @@ fn written(audit: &str, signal: Option<&str>) -> (tempfile::TempDir, PathBuf) {
     (kept, file)
 }
 
-fn json_of(setup: &Setup, command: &[&str]) -> (Option<i32>, Value) {
-    let output = setup.output(command);
-    let value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{}{}", output.out, output.err));
-    (output.code, value)
-}
-
 #[test]
 fn r36_what_was_decided_is_written_and_whole_after_every_end() {
     for (signal, end) in [(None, "in-order"), (Some("TERM"), "in-order")] {
         let (_kept, file) = written("", signal);
         let setup = reading(&file, POLICY);
-        let (code, told) = json_of(&setup, &["audit", "verify", "--json"]);
+        let (code, told) = setup.json(&["audit", "verify", "--json"]);
         assert_eq!((code, &told["ok"]), (Some(0), &json!(true)), "{told}");
         let chain = &told["chains"][0];
         assert_eq!((&chain["decisions"], &chain["end"], &chain["lost"]), (&json!(4), &json!(end), &json!(0)), "{told}");
@@ -96,7 +90,7 @@ fn r36_what_was_decided_is_written_and_whole_after_every_end() {
     });
     host.signal("KILL");
     host.wait_end(PATIENCE);
-    let (code, told) = json_of(&reading(&file, POLICY), &["audit", "verify", "--json"]);
+    let (code, told) = reading(&file, POLICY).json(&["audit", "verify", "--json"]);
     assert_eq!((code, &told["chains"][0]["end"]), (Some(0), &json!("open")), "{told}");
     host.all_gone(Duration::from_secs(5));
 }
@@ -139,7 +133,7 @@ fn r36_records_are_shown_and_counted() {
         ("tool", &["a/tool/t000", "a/tool/t001", "a/tool/t002"]),
         ("reason", &["-", "argument-not-allowed", "not-allowed"]),
     ] {
-        let (code, told) = json_of(&setup, &["audit", "top", "--by", by, "--since", "1d", "--json"]);
+        let (code, told) = setup.json(&["audit", "top", "--by", by, "--since", "1d", "--json"]);
         let rows = told["rows"].as_array().unwrap();
         let found: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
         assert_eq!((code, &found[..]), (Some(0), names), "{told}");
@@ -192,7 +186,7 @@ fn r36_a_second_run_writes_beside_the_first_and_call_does_too() {
     // What starts servers and calls nothing writes nothing.
     assert_eq!(other.output(&["tools"]).code, Some(0));
     assert!(!host.path("audit/audit.3.jsonl").exists());
-    let (code, told) = json_of(&other, &["audit", "verify", "--json"]);
+    let (code, told) = other.json(&["audit", "verify", "--json"]);
     let ends: Vec<_> = told["chains"].as_array().unwrap().iter().map(|chain| chain["end"].as_str().unwrap()).collect();
     assert_eq!((code, ends), (Some(0), vec!["in-order", "written"]), "{told}");
     host.finish();
@@ -215,7 +209,7 @@ fn past_decisions_are_replayed_against_another_configuration() {
     let replay = |audit: &str, policy: &str| {
         let (_kept, file) = written(audit, None);
         let setup = reading(&file, policy);
-        json_of(&setup, &["policy", "replay", file.to_str().unwrap(), "--json"])
+        setup.json(&["policy", "replay", file.to_str().unwrap(), "--json"])
     };
     let targets = |told: &Value, list: &str| -> Vec<String> {
         let rows = told[list].as_array().unwrap().iter();

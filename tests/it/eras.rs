@@ -45,18 +45,19 @@ fn prb1_any_error_to_the_probe_means_legacy() {
         "{}",
     ] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"error":{error}}}"#);
-        let mut host = Setup::new()
-            .server_with(
-                "a",
-                json!({"tool_count": 1, "discover": line}),
-                "timeouts = { start = \"20s\", probe = \"1500ms\" }",
-            )
-            .open(Era::Legacy);
-        host.tools_count(1);
-        assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "{error}");
-        assert_eq!(host.starts("a"), 1, "{error}");
-        host.finish();
+        is_legacy_by(&line);
     }
+}
+
+/// A server that answers the probe with this line is spoken to as a legacy one, without another start.
+fn is_legacy_by(line: &str) {
+    let scenario = json!({"tool_count": 1, "discover": line});
+    let timeouts = "timeouts = { start = \"20s\", probe = \"1500ms\" }";
+    let mut host = Setup::new().server_with("a", scenario, timeouts).open(Era::Legacy);
+    host.tools_count(1);
+    assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "{line}");
+    assert_eq!(host.starts("a"), 1, "{line}");
+    host.finish();
 }
 
 #[test]
@@ -72,16 +73,7 @@ fn prb1_results_of_the_probe_that_are_none_mean_legacy() {
         r#"{"content":[]}"#,
     ] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{result}}}"#);
-        let mut host = Setup::new()
-            .server_with(
-                "a",
-                json!({"tool_count": 1, "discover": line}),
-                "timeouts = { start = \"20s\", probe = \"1500ms\" }",
-            )
-            .open(Era::Legacy);
-        host.tools_count(1);
-        assert_eq!(host.call("a__t000", "{}").text(), "a:t000", "{result}");
-        host.finish();
+        is_legacy_by(&line);
     }
 }
 

@@ -209,6 +209,13 @@ impl Setup {
             .envs(self.env.iter().cloned());
     }
 
+    /// The exit code of a command, and the JSON that it prints.
+    pub(crate) fn json(&self, command: &[&str]) -> (Option<i32>, Value) {
+        let output = self.output(command);
+        let value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{}{}", output.out, output.err));
+        (output.code, value)
+    }
+
     /// Runs a command to its end.
     pub(crate) fn output(&self, command: &[&str]) -> Output {
         let mut run = self.command(command);

@@ -82,21 +82,17 @@ fn with_stubborn(also_deaf: bool) -> Host {
 /// STD-1, STD-2, D-31.
 #[test]
 fn d013_d014_end_of_input_ends_everything_in_time() {
-    let mut host = with_stubborn(true);
-    let begun = Instant::now();
-    host.close_input();
-    let status = host.wait_end(PATIENCE);
-    host.all_gone(PATIENCE);
-    let took = begun.elapsed();
-    assert_eq!(status.code(), Some(0), "{}", host.stderr());
-    assert!(took < GONE, "took {took:?}");
+    ends_in_time(with_stubborn(true), Host::close_input);
 }
 
 #[test]
 fn d013_d014_term_ends_everything_in_time() {
-    let mut host = with_stubborn(false);
+    ends_in_time(with_stubborn(false), |host| host.signal("TERM"));
+}
+
+fn ends_in_time(mut host: Host, end: impl FnOnce(&mut Host)) {
     let begun = Instant::now();
-    host.signal("TERM");
+    end(&mut host);
     let status = host.wait_end(PATIENCE);
     host.all_gone(PATIENCE);
     let took = begun.elapsed();

@@ -30,12 +30,6 @@ fn setup() -> Setup {
     Setup::new().server("a", json!({"tool_count": 3})).raw(POLICY)
 }
 
-fn json_of(setup: &Setup, command: &[&str]) -> (Option<i32>, Value) {
-    let output = setup.output(command);
-    let value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{}{}", output.out, output.err));
-    (output.code, value)
-}
-
 #[test]
 fn explain_says_what_decides_and_what_is_left() {
     let setup = setup();
@@ -48,7 +42,7 @@ fn explain_says_what_decides_and_what_is_left() {
         (&["--as", "key:eve", "--group", "dev", "--args", r#"{"path":"/srv"}"#], 0, "allow", Value::Null),
     ] {
         let command = [&["explain", target, "--json"], more].concat();
-        let (code, told) = json_of(&setup, &command);
+        let (code, told) = setup.json(&command);
         assert_eq!((code, &told["decision"]), (Some(exit), &json!(decision)), "{more:?}: {told}");
         assert_eq!(told["reason"], reason, "{told}");
         assert_eq!(told["rules"].as_array().unwrap().len(), 2);
@@ -90,7 +84,7 @@ fn a_table_of_decisions_is_tested() {
 #[test]
 fn tools_and_call_speak_for_a_principal() {
     let setup = setup();
-    let (_, listed) = json_of(&setup, &["tools", "--json", "--as", "key:ann", "--hidden"]);
+    let (_, listed) = setup.json(&["tools", "--json", "--as", "key:ann", "--hidden"]);
     let natives = |list: &str| -> Vec<_> {
         listed[list].as_array().unwrap().iter().map(|item| item["native"].as_str().unwrap().to_owned()).collect()
     };
@@ -111,6 +105,33 @@ fn tools_and_call_speak_for_a_principal() {
         assert_eq!(output.code, Some(exit), "{command:?}: {all}");
         assert!(all.contains(part), "{command:?}: {all}");
     }
+}
+
+#[test]
+fn what_is_configured_and_nobody_lists_is_told_once() {
+    let slips = "[servers.a.override.gone]\nhide = true\n[[policy.rule]]\neffect = \"deny\"\ntarget = [\"a/tool/t999\"]\n\
+                 [servers.b]\ncommand = \"onegate-nobody-has-this\"\n[servers.b.override.unknown]\nhide = true\n";
+    let setup = || {
+        let lists = "tools = { deny = [\"nothing\"] }\n[servers.a.override.t001]\nhide = true";
+        let acts = json!({"t000": {"do": "change"}});
+        Setup::new().server_with("a", json!({"tool_count": 3, "acts": acts}), lists).raw(POLICY).raw(slips)
+    };
+    let told = ["servers.a.override: \"gone\"", "servers.a.tools: \"nothing\"", "\"a/tool/t999\""];
+    let judge = |err: &str| {
+        for told in told {
+            assert_eq!(err.matches(&format!("{told} matches nothing")).count(), 1, "{told}: {err}");
+        }
+        assert_eq!(err.matches("matches nothing").count(), told.len(), "{err}");
+    };
+    judge(&setup().output(&["tools"]).err);
+    let mut host = setup().open(Era::Modern);
+    host.tools_count(1);
+    host.tools_count(1);
+    host.wait_stderr("matches nothing");
+    // What went away is told when it does.
+    host.call("a__t000", r#"{"path":"/srv/x"}"#);
+    host.wait_stderr("\"a/tool/t000\" matches nothing");
+    judge(&host.last_words().replace("\"a/tool/t000\" matches nothing", ""));
 }
 
 const TOKEN: &str = "a-token-of-this-laptop-that-nobody-guesses";

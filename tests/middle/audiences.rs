@@ -69,19 +69,7 @@ async fn lst1_cch6_a_server_lists_more_to_who_can_do_more_and_to_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn e20_d095_what_is_listed_to_one_host_meets_the_same_policy() {
     for who in ["*", "stdio"] {
-        let rule = RuleSettings {
-            effect: Effect::Deny,
-            who: vec![who.to_owned()],
-            target: vec!["a/tool/secret".to_owned()],
-            conditions: Vec::new(),
-            annotations: Vec::new(),
-            transport: None,
-            time: None,
-            min_level: None,
-            locked: false,
-            layer: 1,
-            place: "here".into(),
-        };
+        let rule = RuleSettings::new(Effect::Deny, [who], ["a/tool/secret"], "here");
         let policy = PolicySettings { default: Some(Effect::Allow), rules: vec![rule], ..PolicySettings::default() };
         let mut settings = server("a");
         settings.overrides = vec![

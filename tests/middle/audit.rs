@@ -80,19 +80,7 @@ fn short(record: &Value) -> [&str; 5] {
 }
 
 fn rule(effect: Effect, target: &str, conditions: Vec<Condition>) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: vec!["*".into()],
-        target: vec![target.into()],
-        conditions,
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: "here".into(),
-    }
+    RuleSettings { conditions, ..RuleSettings::new(effect, ["*"], [target], "here") }
 }
 
 fn below_srv(target: &str) -> RuleSettings {
@@ -298,15 +286,8 @@ async fn r36_e20_rounds_and_tasks_leave_records() {
 #[tokio::test(start_paused = true)]
 async fn r36_d32_limits_floods_and_shadow_mode_leave_records() {
     let limit = LimitSettings {
-        who: vec!["*".into()],
-        target: vec!["a/tool/*".into()],
-        per: Per::Principal,
         rate: Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(3600) }),
-        burst: None,
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: "there".into(),
+        ..LimitSettings::new(["*"], ["a/tool/*"], Per::Principal, "there")
     };
     let attempts = Attempts { burst: NonZeroU32::new(2).unwrap(), ..Attempts::default() };
     for shadow in [false, true] {

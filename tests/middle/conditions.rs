@@ -11,19 +11,7 @@ use super::full::{ERAS, Era, Full};
 use super::world::{World, server};
 
 fn rule(effect: Effect, target: &str) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: vec!["*".to_owned()],
-        target: vec![target.to_owned()],
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: "here".into(),
-    }
+    RuleSettings::new(effect, ["*"], [target], "here")
 }
 
 fn world(default: Effect, rules: Vec<RuleSettings>) -> World {
@@ -131,9 +119,20 @@ async fn cap6_a_capability_that_is_withheld_is_not_declared_and_cannot_be_used()
     let call = base.expect("tools/call").await;
     let declared = &call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
     assert_eq!(*declared, json!({"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}));
-    let error = json!({"code": -32021, "message": "no", "data": {"requiredCapabilities": {"roots": {}}}});
-    base.say(json!({"jsonrpc": "2.0", "id": call["id"], "error": error})).await;
+    base.lacks(&call, "roots").await;
     assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], "capability-withheld");
+    // One that asks all the same is told so too; what no host declared is its own fault (MRT-4).
+    for (asked, declared, reason) in [
+        ("roots/list", all(), "capability-withheld"),
+        ("roots/list", json!({"sampling": {}}), "invalid-downstream-result"),
+        ("sampling/createMessage", json!({"roots": {}}), "invalid-downstream-result"),
+    ] {
+        host.ask(3, "tools/call", modern_as(json!({"name": "a__t"}), declared)).await;
+        let call = base.expect("tools/call").await;
+        let requests = json!({"k": {"method": asked, "params": {"messages": [], "maxTokens": 1}}});
+        base.result(&call, json!({"resultType": "input_required", "inputRequests": requests})).await;
+        assert_eq!(host.next_but_lists().await["error"]["data"]["reason"], reason, "{asked}");
+    }
     world.end().await;
 }
 

@@ -138,6 +138,13 @@ impl End {
         self.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
     }
 
+    /// Answers a request as a modern server does that needs this of the host.
+    pub(crate) async fn lacks(&mut self, request: &Value, capability: &str) {
+        let data = json!({"requiredCapabilities": {capability: {}}});
+        let error = json!({"code": -32021, "message": "no", "data": data});
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+    }
+
     /// Answers a request with an error.
     pub(crate) async fn error(&mut self, request: &Value, code: i64) {
         self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}})).await;

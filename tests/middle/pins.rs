@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onegate::config::settings::{Additions, AuditSettings, Launch, PinMode, PinSettings, Reach, ServerSettings};
+use onegate::downstream::State;
 use onegate::ident::{Kind, Secret, ServerKey};
 use onegate::pins::artifact::reference;
 use onegate::pins::facet::{capabilities_hash, instructions_hash};
@@ -93,6 +94,7 @@ impl Shop {
                 protocol: REVISION.iter().find(|(of, _)| *of == era).map(|(_, date)| (*date).to_owned()),
                 capabilities: Some((capabilities_hash(&full.capabilities).unwrap(), full.capabilities.clone())),
                 instructions: Some((instructions_hash(words), words.to_owned())),
+                unfit: None,
             }),
             lists: BTreeMap::from([
                 (Kind::Tool, list(&full.tools, "name")),
@@ -557,6 +559,35 @@ async fn a_capability_that_nobody_reviewed_is_not_offered() {
     world.end().await;
 }
 
+/// What it can do has no canonical form, so nobody can have reviewed it: nothing of it is offered, its tools stay.
+#[tokio::test(start_paused = true)]
+async fn capabilities_that_cannot_be_compared_are_not_offered() {
+    for has_review in [true, false] {
+        let shop = Shop::new();
+        let mut observed = shop.observed(Era::Legacy, &model(Era::Legacy));
+        if !has_review {
+            observed.announced.as_mut().unwrap().capabilities = None;
+        }
+        let mut draft = Draft::open(&shop.path("onegate.lock")).unwrap();
+        draft.put(&key(), &review::reviewed(&observed, &[], None, "2026-01-01"));
+        draft.write().unwrap();
+        let mut world = shop.world(enforce());
+        let mut a = rich(world.accept("a").await, Era::Legacy);
+        a.capabilities["odd"] = json!(9_007_199_254_740_993_u64);
+        a.settle().await;
+        let mut host = world.host();
+        let discovered = Era::Modern.get(&mut host, "server/discover", json!({})).await;
+        let offered = &discovered["result"]["capabilities"];
+        assert!(offered["prompts"].is_null() && offered["logging"].is_null(), "{offered}");
+        assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
+        let seen = Memory::of(&shop.path("state"), &shop.path("onegate.lock")).recall(&key()).unwrap();
+        let lock = Lock::read(&shop.path("onegate.lock")).unwrap().unwrap();
+        let found = review::differences(&key(), lock.servers.get(&key()), &seen, &Default::default());
+        assert!(found.is_drift() && found.said.of_capabilities().unwrap().contains("9007199254740993"), "{found:?}");
+        world.end().await;
+    }
+}
+
 /// §5: what the command approves is served as soon as the lock says so, and hosts are told; the gateway writes no lock.
 #[tokio::test(start_paused = true)]
 async fn d103_an_approval_by_the_command_is_served_and_told() {
@@ -589,6 +620,27 @@ async fn d103_an_approval_by_the_command_is_served_and_told() {
     assert_eq!(tools(Era::Legacy, &mut host).await, ["a__t"]);
     let error = refused(Era::Legacy, &mut host, &mut a, "u").await;
     assert!(error.get("data").is_none(), "it is unknown: {error}");
+    world.end().await;
+}
+
+/// E-10: one that was refused again and again is started as soon as the lock approves what it runs.
+#[tokio::test(start_paused = true)]
+async fn e_10_one_that_was_refused_is_woken_by_the_lock() {
+    let shop = Shop::new();
+    shop.lock(Era::Legacy, &model(Era::Legacy));
+    std::fs::write(shop.path("program"), "two").unwrap();
+    let mut world = shop.world(enforce());
+    let mut host = world.host();
+    let state = world.gateway.servers().next().unwrap().state();
+    while !matches!(&*state.borrow(), State::Broken { .. }) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    shop.lock(Era::Legacy, &model(Era::Legacy));
+    let start = Instant::now();
+    let mut a = rich(world.accept("a").await, Era::Legacy);
+    assert!(start.elapsed() <= Duration::from_millis(1500), "{:?}", start.elapsed());
+    a.settle().await;
+    assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
     world.end().await;
 }
 

@@ -29,19 +29,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 pub(crate) fn rule(effect: Effect, who: &str, target: &str) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: texts(&[who]),
-        target: texts(&[target]),
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: "here".into(),
-    }
+    RuleSettings::new(effect, [who], [target], "here")
 }
 
 fn allow(who: &str, target: &str) -> RuleSettings {
@@ -59,15 +47,8 @@ fn below_srv(target: &str) -> RuleSettings {
 
 pub(crate) fn limit(target: &str, count: u32) -> LimitSettings {
     LimitSettings {
-        who: texts(&["*"]),
-        target: texts(&[target]),
-        per: Per::Principal,
         rate: Some(Rate { count: NonZeroU32::new(count).unwrap(), per: Duration::from_secs(60) }),
-        burst: None,
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: "there".into(),
+        ..LimitSettings::new(["*"], [target], Per::Principal, "there")
     }
 }
 

@@ -3,7 +3,8 @@
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 
-use super::super::hosts::Servers;
+use super::super::hosts::{Servers, Syntax};
+use super::super::read;
 use super::Value;
 
 fn parse(text: &str) -> Option<CstRootNode> {
@@ -38,12 +39,38 @@ pub(super) fn put(text: &str, place: Servers, name: &str, value: &Value) -> Opti
     let root = parse(text)?;
     let servers = map(&root, place)?;
     match servers.get(name) {
-        Some(known) => known.set_value(input(value)),
+        Some(known) => match (known.object_value(), value) {
+            (Some(entry), Value::Table(members)) => over(&entry, members),
+            _ => known.set_value(input(value)),
+        },
         None => {
             servers.append(name, input(value));
         }
     }
     Some(root.to_string())
+}
+
+/// Makes an object say this, and leaves what says it already as it is written, comments with it.
+fn over(entry: &CstObject, members: &[(String, Value)]) {
+    for known in entry.properties() {
+        let name = known.name().and_then(|name| name.decoded_value().ok());
+        if !name.is_some_and(|name| members.iter().any(|(wanted, _)| *wanted == name)) {
+            known.remove();
+        }
+    }
+    for (name, value) in members {
+        match entry.get(name) {
+            Some(known) if known.value().is_some_and(|now| says(&now.to_string(), value)) => {}
+            Some(known) => known.set_value(input(value)),
+            None => {
+                entry.append(name, input(value));
+            }
+        }
+    }
+}
+
+fn says(text: &str, value: &Value) -> bool {
+    read::parse(text, Syntax::Json).is_ok_and(|node| super::said(&node) == value.json())
 }
 
 /// Takes an entry out.

@@ -17,16 +17,30 @@ pub(super) fn put(text: &str, place: Servers, name: &str, value: &Value) -> Opti
     });
     let Value::Table(members) = value else { return None };
     match servers {
+        Item::Table(servers) if servers.get(name).is_some_and(Item::is_table) => {
+            let known = servers.get_mut(name)?.as_table_mut()?;
+            // What says it already stays as it is written, comments with it.
+            known.retain(|name, _| members.iter().any(|(wanted, _)| wanted == name));
+            for (name, value) in members {
+                match known.get_mut(name) {
+                    Some(Item::Value(now)) => {
+                        let mut wanted = inner(value);
+                        if plain(now) != plain(&wanted) {
+                            *wanted.decor_mut() = now.decor().clone();
+                            *now = wanted;
+                        }
+                    }
+                    Some(other) => *other = item(value),
+                    None => drop(known.insert(name, item(value))),
+                }
+            }
+        }
         Item::Table(servers) => {
             let mut table = Table::new();
             for (name, value) in members {
                 table.insert(name, item(value));
             }
-            match servers.get(name).and_then(Item::as_table) {
-                Some(known) => *table.decor_mut() = known.decor().clone(),
-                None if empty => table.decor_mut().set_prefix(""),
-                None => table.decor_mut().set_prefix("\n"),
-            }
+            table.decor_mut().set_prefix(if empty { "" } else { "\n" });
             servers.insert(name, Item::Table(table));
         }
         other @ (Item::None | Item::Value(_) | Item::ArrayOfTables(_)) => {
@@ -48,6 +62,13 @@ pub(super) fn remove(text: &str, place: Servers, name: &str, member: bool) -> Op
         document.remove(place.member());
     }
     Some(document.to_string())
+}
+
+/// A value as it would be written without its spaces and comments.
+fn plain(value: &toml_edit::Value) -> String {
+    let mut value = value.clone();
+    value.decor_mut().clear();
+    value.to_string()
 }
 
 fn item(value: &Value) -> Item {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{read_lock, recalled, today, tools_of_others};
+use super::{launched, read_lock, recalled, today, tools_of_others};
 use crate::cli::exit::Exit;
 use crate::cli::{Common, load, out};
-use crate::config::settings::Settings;
+use crate::config::settings::{ServerSettings, Settings};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::facet::Hash;
 use crate::pins::lock::{Entry, Lock, LockedServer, edit::Draft};
@@ -19,7 +19,7 @@ pub(in crate::cli) struct Args {
     /// The server, by its key.
     #[arg(required_unless_present = "all")]
     server: Option<String>,
-    /// tool, prompt, template or resource; `server` for its `instructions` or `capabilities`.
+    /// tool, prompt, template or resource; `server` for its `launch`, `instructions` or `capabilities`.
     #[arg(required_unless_present = "all")]
     kind: Option<String>,
     /// The native name, URI or template.
@@ -49,18 +49,12 @@ pub(in crate::cli) struct Block {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, false)?.settings;
     let Some(hash) = Hash::parse(&args.hash) else {
         out::say("onegate: --hash takes a hash as `onegate diff` shows it: sha256:…");
         return Ok(Exit::Usage);
     };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
+    let lock = read_lock(&settings)?;
     match (&args.server, &args.kind, &args.name) {
         (Some(server), Some(kind), Some(name)) => one(&settings, lock.as_ref(), (server, kind, name), hash),
         _ => all(&settings, lock.as_ref(), hash),
@@ -72,12 +66,12 @@ fn say(why: &str) -> Exit {
     Exit::Failed
 }
 
-/// A server that is configured and locked, and what was seen of it.
+/// A server that is configured and locked.
 fn found<'l>(
-    settings: &Settings,
+    settings: &'l Settings,
     lock: Option<&'l Lock>,
     key: &str,
-) -> Result<(ServerKey, &'l LockedServer, Observed), Exit> {
+) -> Result<(&'l ServerSettings, &'l LockedServer), Exit> {
     let Some(server) = settings.servers.iter().find(|server| server.key.as_str() == key) else {
         out::say(&format!("onegate: no server {:?}", shown_str(key)));
         return Err(Exit::Usage);
@@ -85,10 +79,45 @@ fn found<'l>(
     let Some(locked) = lock.and_then(|lock| lock.servers.get(&server.key)) else {
         return Err(say(&format!("{key} is not in the lock; review all of it with `onegate lock {key}`")));
     };
-    let Some(observed) = recalled(settings, server) else {
-        return Err(say(&format!("nothing was seen of {key} yet; `onegate diff {key} --live` looks")));
-    };
-    Ok((server.key.clone(), locked, observed))
+    Ok((server, locked))
+}
+
+/// What was seen of a server.
+fn seen(settings: &Settings, server: &ServerSettings) -> Result<Observed, Exit> {
+    let key = &server.key;
+    recalled(settings, server)
+        .ok_or_else(|| say(&format!("nothing was seen of {key} yet; `onegate diff {key} --live` looks")))
+}
+
+/// What a server says of itself, or how it is launched: what is there now, put into what was reviewed.
+fn of_server(
+    settings: &Settings,
+    (server, locked): (&ServerSettings, &mut LockedServer),
+    name: &str,
+) -> Result<Option<Hash>, Exit> {
+    match name {
+        "launch" => {
+            // It may never have been started as it is.
+            let observed = launched(server, Observed::default());
+            let hash = review::launch_digest(&observed);
+            (locked.launch, locked.artifact) = (observed.launch, observed.artifact);
+            Ok(hash)
+        }
+        "instructions" => {
+            let announced = seen(settings, server)?.announced.unwrap_or_default();
+            locked.announced.instructions.clone_from(&announced.instructions);
+            Ok(announced.instructions.map(|(hash, _)| hash))
+        }
+        "capabilities" => {
+            let announced = seen(settings, server)?.announced.unwrap_or_default();
+            locked.announced.capabilities.clone_from(&announced.capabilities);
+            Ok(announced.capabilities.map(|(hash, _)| hash))
+        }
+        _ => {
+            out::say("onegate: of a server itself its `launch`, `instructions` and `capabilities` can be approved");
+            Err(Exit::Usage)
+        }
+    }
 }
 
 fn kind_of(word: &str) -> Result<Kind, Exit> {
@@ -111,46 +140,24 @@ fn one(
     (key, kind, name): (&str, &str, &str),
     hash: Hash,
 ) -> anyhow::Result<Exit> {
-    let (key, locked, observed) = match found(settings, lock, key) {
-        Ok(found) => found,
-        Err(exit) => return Ok(exit),
-    };
+    let (configured, locked) = found(settings, lock, key)?;
+    let key = configured.key.clone();
     let mut server = locked.clone();
     if kind == "server" {
-        let announced = observed.announced.unwrap_or_default();
-        let same = match name {
-            "instructions" => {
-                server.announced.instructions.clone_from(&announced.instructions);
-                announced.instructions.map(|(hash, _)| hash)
-            }
-            "capabilities" => {
-                server.announced.capabilities.clone_from(&announced.capabilities);
-                announced.capabilities.map(|(hash, _)| hash)
-            }
-            _ => {
-                out::say("onegate: of a server itself its `instructions` and `capabilities` can be approved");
-                return Ok(Exit::Usage);
-            }
-        };
-        if same != Some(hash) {
-            return Ok(say(&format!("the {name} of {key} are not what was reviewed: {}", told(same))));
+        let now = of_server(settings, (configured, &mut server), name)?;
+        if now != Some(hash) {
+            let is = if name == "launch" { "is" } else { "are" };
+            return Ok(say(&format!("the {name} of {key} {is} not what was reviewed: {}", told(now))));
         }
     } else {
-        let kind = match kind_of(kind) {
-            Ok(kind) => kind,
-            Err(exit) => return Ok(exit),
-        };
+        let observed = seen(settings, configured)?;
+        let kind = kind_of(kind)?;
         let slot = (kind, name.to_owned());
         let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == name);
         let Some(definition) = listed.and_then(|entry| entry.definition.as_ref().ok()) else {
             return Ok(say(&format!("{key} does not list the {kind} {}", shown_str(name))));
         };
-        let pins = settings.servers.iter().find(|server| server.key == key).map(|server| &server.pin);
-        let ignore = match (locked.entries.get(&slot), pins) {
-            (Some(known), _) => known.ignore.clone(),
-            (None, Some(pin)) => pin.ignore.clone(),
-            (None, None) => Vec::new(),
-        };
+        let ignore = locked.entries.get(&slot).map_or(&configured.pin.ignore, |known| &known.ignore).clone();
         // The hash in a diff leaves nothing out: all of it is kept.
         let shown = Entry::of(kind, definition, Vec::new(), "")?;
         if shown.hash != hash {
@@ -195,22 +202,11 @@ fn all(settings: &Settings, lock: Option<&Lock>, hash: Hash) -> anyhow::Result<E
 }
 
 pub(in crate::cli) fn block(args: &Block) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, false)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
-    let kind = match kind_of(&args.kind) {
-        Ok(kind) => kind,
-        Err(exit) => return Ok(exit),
-    };
-    let (key, locked, observed) = match found(&settings, lock.as_ref(), &args.server) {
-        Ok(found) => found,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, false)?.settings;
+    let lock = read_lock(&settings)?;
+    let kind = kind_of(&args.kind)?;
+    let (configured, locked) = found(&settings, lock.as_ref(), &args.server)?;
+    let (key, observed) = (configured.key.clone(), seen(&settings, configured)?);
     let slot = (kind, args.name.clone());
     let mut server = locked.clone();
     let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == args.name);

@@ -10,7 +10,9 @@ use super::{chosen, observe, read_lock, recalled, tell_failed, tools_of_others};
 use crate::cli::exit::Exit;
 use crate::cli::{Common, load, out};
 use crate::ident::ServerKey;
-use crate::pins::drift::EntryState;
+use crate::pins::artifact::Artifact;
+use crate::pins::drift::{EntryState, Quarantine};
+use crate::pins::facet::Hash;
 use crate::pins::observed::{Memory, Observed};
 use crate::pins::review::{self, Change, Differences};
 use crate::shown::shown_str;
@@ -33,18 +35,9 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let keys = match chosen(&settings, args.server.as_slice()) {
-        Ok(keys) => keys,
-        Err(exit) => return Ok(exit),
-    };
-    let lock = match read_lock(&settings) {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
+    let keys = chosen(&settings, args.server.as_slice())?;
+    let lock = read_lock(&settings)?;
     let mut failed = false;
     let observed: BTreeMap<_, _> = if args.live {
         let seen = observe(&mut || load_again(&args.common), &keys)?;
@@ -74,7 +67,7 @@ pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let drift = all.iter().any(Differences::is_drift);
     if args.json {
-        out::json(&as_json(&all))?;
+        out::json(&as_json(&all, &observed))?;
     } else {
         out::text(&as_text(&all, &observed))?;
     }
@@ -86,7 +79,7 @@ pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// As scripts read it.
-pub(super) fn as_json(all: &[Differences]) -> Value {
+pub(super) fn as_json(all: &[Differences], observed: &BTreeMap<ServerKey, Observed>) -> Value {
     let entry = |change: &Change| {
         let facets: Vec<_> = change.facets.iter().map(|facet| facet.as_str()).collect();
         let risks: Vec<_> =
@@ -105,12 +98,19 @@ pub(super) fn as_json(all: &[Differences]) -> Value {
             json!({
                 "key": server.key.as_str(), "entries": entries,
                 "quarantine": server.quarantine.as_ref().map(|why| json!({ "code": why.code(), "text": why.to_string() })),
+                "launch": launch_of(server, observed).map(|hash| hash.to_string()),
                 "instructions": said.instructions, "new_capabilities": said.capabilities,
                 "protocol": said.downgrade.as_ref().map(|(found, locked)| json!({ "found": found, "locked": locked })),
             })
         })
         .collect();
     json!({ "servers": servers })
+}
+
+/// The hash of how a server is launched now, where that is another than was reviewed.
+fn launch_of(server: &Differences, observed: &BTreeMap<ServerKey, Observed>) -> Option<Hash> {
+    let is_other = matches!(server.quarantine, Some(Quarantine::Launch | Quarantine::Artifact(_)));
+    observed.get(&server.key).filter(|_| is_other).and_then(review::launch_digest)
 }
 
 /// As people read it.
@@ -120,17 +120,26 @@ pub(super) fn as_text(all: &[Differences], observed: &BTreeMap<ServerKey, Observ
         let key = &server.key;
         if let Some(why) = &server.quarantine {
             text.push_str(&format!("{key}: {why}\n"));
+            if let Some(launch) = launch_of(server, observed) {
+                let now = observed.get(key).and_then(|seen| seen.artifact.as_ref()).map(Artifact::to_string);
+                text.push_str(&now.map(|now| format!("    now {now}\n")).unwrap_or_default());
+                text.push_str(&format!("    onegate approve {key} server launch --hash {launch}\n"));
+            }
         }
+        let seen = observed.get(key);
+        let announced = seen.and_then(|seen| seen.announced.as_ref());
         if server.said.instructions {
-            let announced = observed.get(key).and_then(|seen| seen.announced.as_ref());
             let now = announced.and_then(|announced| announced.instructions.as_ref());
             let (hash, words) = now.map_or((String::new(), ""), |(hash, words)| (hash.to_string(), words));
             text.push_str(&format!("{key}: its instructions are others: {:?}\n", shown_str(words)));
             text.push_str(&format!("    onegate approve {key} server instructions --hash {hash}\n"));
         }
-        if let Some(new) = &server.said.capabilities {
-            let new: Vec<_> = new.iter().map(|name| shown_str(name)).collect();
-            text.push_str(&format!("{key}: its capabilities are others; new: {}\n", new.join(", ")));
+        if let Some(what) = server.said.of_capabilities() {
+            text.push_str(&format!("{key}: {what}\n"));
+            let now = announced.and_then(|announced| announced.capabilities.as_ref());
+            if let Some((hash, _)) = now {
+                text.push_str(&format!("    onegate approve {key} server capabilities --hash {hash}\n"));
+            }
         }
         if let Some((found, locked)) = &server.said.downgrade {
             text.push_str(&format!("{key}: protocol-downgrade: it speaks {}, older than {locked}\n", shown_str(found)));

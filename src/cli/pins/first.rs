@@ -11,23 +11,23 @@ use crate::pins::lock::{Lock, edit::Draft};
 use crate::pins::observed::Memory;
 use crate::pins::review;
 
-/// Makes the lock, and says what was trusted. `Err` inside means: told, end so.
-pub(in crate::cli) fn trust(common: &Common, settings: &Settings) -> anyhow::Result<Result<(), Exit>> {
+/// Makes the lock, and says what was trusted.
+pub(super) fn trust(common: &Common, settings: &Settings) -> anyhow::Result<()> {
     let path = &settings.pins.lock;
     match Lock::read(path) {
         Ok(None) => {}
         Ok(Some(_)) => {
             tracing::info!(lock = %path.display(), "there is a lock; nothing is trusted on first use");
-            return Ok(Ok(()));
+            return Ok(());
         }
         Err(fault) => {
             out::say(&format!("onegate: {}: {fault}", path.display()));
-            return Ok(Err(Exit::LockInvalid));
+            return Err(Exit::LockInvalid.into());
         }
     }
     if std::env::var_os("CI").is_some() {
         out::say("onegate: --trust-on-first-use is for people; in CI write the lock before, and use --locked");
-        return Ok(Err(Exit::Usage));
+        return Err(Exit::Usage.into());
     }
     let keys = settings.servers.iter().map(|server| server.key.clone()).collect();
     let seen = observe(&mut || load_again(common), &keys)?;
@@ -46,5 +46,5 @@ pub(in crate::cli) fn trust(common: &Common, settings: &Settings) -> anyhow::Res
     if !seen.observed.is_empty() {
         draft.write()?;
     }
-    Ok(Ok(()))
+    Ok(())
 }

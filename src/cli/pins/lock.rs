@@ -37,24 +37,15 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
-    let keys = match chosen(&settings, &args.servers) {
-        Ok(keys) => keys,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
+    let keys = chosen(&settings, &args.servers)?;
     let mut load = || load_again(&args.common);
     if args.check { check(args, &settings, &keys, &mut load) } else { write(args, &settings, keys, &mut load) }
 }
 
 /// The same settings once more: what a gateway is started with it takes.
 pub(super) fn load_again(common: &Common) -> anyhow::Result<Settings> {
-    match load::load(common, false)? {
-        Ok(loaded) => Ok(loaded.settings),
-        Err(_) => anyhow::bail!("the configuration was changed meanwhile"),
-    }
+    Ok(load::load(common, false)?.settings)
 }
 
 fn check(
@@ -63,13 +54,9 @@ fn check(
     keys: &BTreeSet<ServerKey>,
     load: &mut dyn FnMut() -> anyhow::Result<Settings>,
 ) -> anyhow::Result<Exit> {
-    let lock = match read_lock(settings) {
-        Ok(Some(lock)) => lock,
-        Ok(None) => {
-            out::say(&format!("onegate: there is no {}", settings.pins.lock.display()));
-            return Ok(Exit::LockInvalid);
-        }
-        Err(exit) => return Ok(exit),
+    let Some(lock) = read_lock(settings)? else {
+        out::say(&format!("onegate: there is no {}", settings.pins.lock.display()));
+        return Ok(Exit::LockInvalid);
     };
     let seen = observe(load, keys)?;
     tell_failed(&seen);
@@ -85,7 +72,7 @@ fn check(
     if args.json {
         let unreachable: Vec<_> =
             seen.failed.iter().map(|(key, why)| json!({ "key": key.as_str(), "why": why })).collect();
-        let mut value = as_json(&all);
+        let mut value = as_json(&all, &seen.observed);
         value["unreachable"] = unreachable.into();
         out::json(&value)?;
     } else if drift {
@@ -194,6 +181,8 @@ pub(super) fn findings(observed: &Observed, others: &BTreeSet<String>) -> Vec<St
             }
         }
     }
+    let unfit = observed.announced.as_ref().and_then(|announced| announced.unfit.as_ref());
+    found.extend(unfit.map(|why| format!("capabilities: left out: {}", shown_str(&why.to_string()))));
     let words = observed.announced.as_ref().and_then(|announced| announced.instructions.as_ref());
     if let Some((_, words)) = words {
         let risks = lint::risks(None, &words.as_str().into(), others);

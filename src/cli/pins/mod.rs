@@ -4,23 +4,24 @@
 
 pub(super) mod approve;
 pub(super) mod diff;
-pub(super) mod first;
+mod first;
 pub(super) mod lock;
 mod text;
 pub(super) mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::progress::Starting;
-use super::{out, run};
+use super::{Common, out, run};
 use crate::config::settings::{PinMode, ServerSettings, Settings, Start};
 use crate::daemon::Daemon;
 use crate::gateway::{self, Pace};
 use crate::ident::{Kind, ServerKey};
+use crate::moment;
 use crate::pins::artifact;
 use crate::pins::drift::EntryState;
 use crate::pins::launch::launch_hash;
@@ -29,6 +30,33 @@ use crate::pins::observed::{Memory, Observed};
 use crate::pins::review;
 use crate::policy::Policy;
 use crate::shown::shown_str;
+
+/// Flags of commands that start a gateway for hosts.
+#[derive(clap::Args)]
+pub(super) struct Demands {
+    /// Do not start unless there is a lock that has every configured server.
+    #[arg(long)]
+    locked: bool,
+    /// Without a lock: write one of what the servers are now, and say what was trusted. Not for CI.
+    #[arg(long, conflicts_with = "locked")]
+    trust_on_first_use: bool,
+}
+
+impl Demands {
+    /// Whether a gateway may start. Why not is told.
+    pub(super) fn may(&self, common: &Common, settings: &Settings) -> anyhow::Result<()> {
+        if self.locked {
+            insist(settings)?;
+        }
+        if self.trust_on_first_use { first::trust(common, settings) } else { Ok(()) }
+    }
+
+    /// Whether another configuration may take the place of the one that it started with; else why not.
+    pub(super) fn still(&self) -> impl Fn(&Settings) -> Result<(), String> + Send + Sync + use<> {
+        let locked = self.locked;
+        move |settings| if locked { all_locked(settings) } else { Ok(()) }
+    }
+}
 
 /// What a look at running servers found.
 pub(super) struct Seen {
@@ -77,7 +105,7 @@ pub(super) fn tell_failed(seen: &Seen) {
     }
 }
 
-/// Reads the lock; `Err` inside means: told, end so.
+/// Reads the lock; what is wrong with it is told.
 pub(super) fn read_lock(settings: &Settings) -> Result<Option<Lock>, Exit> {
     let path = &settings.pins.lock;
     let loose = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
@@ -154,12 +182,16 @@ pub(super) fn chosen(settings: &Settings, names: &[String]) -> Result<BTreeSet<S
 /// What the last gateway saw of a server; how it would be launched is as it is now.
 pub(super) fn recalled(settings: &Settings, server: &ServerSettings) -> Option<Observed> {
     let memory = Memory::of(&settings.gateway.state, &settings.pins.lock);
-    let mut observed = memory.recall(&server.key)?;
+    memory.recall(&server.key).map(|observed| launched(server, observed))
+}
+
+/// The same with how a server would be launched now.
+pub(super) fn launched(server: &ServerSettings, mut observed: Observed) -> Observed {
     observed.launch = launch_hash(server);
     if let Some(measured) = server.reach.as_ref().ok().and_then(|reach| artifact::reference(reach).measure().ok()) {
         observed.artifact = Some(measured);
     }
-    Some(observed)
+    observed
 }
 
 /// The names of all tools of servers but this one, native and exposed.
@@ -181,21 +213,11 @@ pub(super) fn tools_of_others(
 
 /// The day, as the lock has it.
 pub(super) fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let days = i64::try_from(seconds / 86_400).unwrap_or(0) + 719_468;
-    // Years are counted from March, in eras of 400 of them.
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    moment::date(SystemTime::now())
 }
 
-/// Whether a gateway may start at all: `--locked`. `Err`: told, end so.
-pub(super) fn insist(settings: &Settings) -> Result<(), Exit> {
+/// Whether a gateway may start at all: `--locked`. Why not is told.
+fn insist(settings: &Settings) -> Result<(), Exit> {
     all_locked(settings).map_err(|why| {
         why.lines().for_each(|line| out::say(&format!("onegate: {line}")));
         Exit::LockInvalid
@@ -203,7 +225,7 @@ pub(super) fn insist(settings: &Settings) -> Result<(), Exit> {
 }
 
 /// Whether there is a lock that has every configured server; else why not, a line for each reason.
-pub(super) fn all_locked(settings: &Settings) -> Result<(), String> {
+fn all_locked(settings: &Settings) -> Result<(), String> {
     let path = settings.pins.lock.display();
     let lock = Lock::read(&settings.pins.lock).map_err(|fault| format!("{path}: {fault}"))?;
     let lock = lock.ok_or_else(|| format!("there is no {path}, which --locked asks for"))?;

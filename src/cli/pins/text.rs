@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::hunks::hunks;
 use crate::shown::hidden;
 
 /// Lines around a difference.
 const AROUND: usize = 2;
-/// Beyond this many pairs of lines no common ones are looked for.
-const MAX_PAIRS: usize = 4_000_000;
 
 /// A line with what it hides made visible.
 pub(super) fn visible(line: &str) -> String {
@@ -34,59 +33,18 @@ fn lines(value: Option<&Value>) -> Vec<String> {
 /// What differs between two definitions, in the form of `diff -u`.
 pub(super) fn unified(before: Option<&Value>, after: Option<&Value>) -> String {
     let (before, after) = (lines(before), lines(after));
-    let steps = steps(&before, &after);
+    let [old, new] = [&before, &after].map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
     let mut out = String::new();
-    let is_near = |at: usize| {
-        let (from, to) = (at.saturating_sub(AROUND), (at + AROUND + 1).min(steps.len()));
-        steps[from..to].iter().any(|(mark, _)| *mark != ' ')
-    };
-    let mut gap = false;
-    for (at, (mark, line)) in steps.iter().enumerate() {
-        if is_near(at) {
-            if std::mem::take(&mut gap) {
-                out.push_str("    @@\n");
-            }
+    for hunk in hunks(&old, &new, AROUND) {
+        if hunk.at != (0, 0) {
+            out.push_str("    @@\n");
+        }
+        for (mark, line) in hunk.lines {
+            // Writing into a string cannot fail.
             let _ = writeln!(out, "    {mark}{line}");
-        } else {
-            gap = true;
         }
     }
     out
-}
-
-/// The lines of both, each with ` `, `-` or `+`: as many common ones as can be.
-fn steps<'l>(before: &'l [String], after: &'l [String]) -> Vec<(char, &'l str)> {
-    let (n, m) = (before.len(), after.len());
-    let all = |lines: &'l [String], mark| lines.iter().map(move |line| (mark, line.as_str()));
-    if n * m > MAX_PAIRS {
-        return all(before, '-').chain(all(after, '+')).collect();
-    }
-    let width = m + 1;
-    let mut common = vec![0u32; (n + 1) * width];
-    for i in (0..n).rev() {
-        for j in (0..m).rev() {
-            common[i * width + j] = if before[i] == after[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
-            };
-        }
-    }
-    let (mut i, mut j) = (0, 0);
-    let mut steps = Vec::with_capacity(n + m);
-    while i < n || j < m {
-        if i < n && j < m && before[i] == after[j] {
-            steps.push((' ', before[i].as_str()));
-            (i, j) = (i + 1, j + 1);
-        } else if i < n && (j == m || common[(i + 1) * width + j] >= common[i * width + j + 1]) {
-            steps.push(('-', before[i].as_str()));
-            i += 1;
-        } else {
-            steps.push(('+', after[j].as_str()));
-            j += 1;
-        }
-    }
-    steps
 }
 
 #[cfg(test)]

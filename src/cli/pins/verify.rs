@@ -18,10 +18,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let settings = match load::load(&args.common, args.json)? {
-        Ok(loaded) => loaded.settings,
-        Err(exit) => return Ok(exit),
-    };
+    let settings = load::load(&args.common, args.json)?.settings;
     let path = &settings.pins.lock;
     let enforced = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
     let (faults, servers): (Vec<String>, usize) = match Lock::read(path) {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::config::check::{self, Shape, any, not_empty};
-use crate::config::{address, keys, moment, pins, rate, rules, size, tokens, window};
+use crate::config::{address, keys, pins, rate, rules, size, tokens, window};
 
 const fn period(min: Duration, max: Duration) -> Shape {
     Shape::Period { never: false, min, max }
@@ -30,6 +30,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
     ("servers", Shape::Members { name: check::server_key_problem, each: &SERVER }),
     ("profiles", Shape::Members { name: check::profile_name_problem, each: &PROFILE }),
     ("policy", POLICY),
+    ("search", Shape::Table(&[("model", Shape::Text(not_empty))])),
     (
         "pins",
         Shape::Table(&[
@@ -244,7 +245,7 @@ static KEY: Shape = Shape::Table(&[
     ("name", Shape::Text(keys::name_problem)),
     ("hash", Shape::Text(keys::hash_problem)),
     ("groups", Shape::Texts(keys::name_problem)),
-    ("expires", Shape::Text(moment::problem)),
+    ("expires", Shape::Text(check::moment_problem)),
 ]);
 
 const JWT: Shape = Shape::Table(&[

@@ -82,6 +82,30 @@ pub struct RuleSettings {
     pub place: String,
 }
 
+impl RuleSettings {
+    /// A rule that says nothing but whom and what it is about. No layer of the organisation's wrote it.
+    pub fn new<T: Into<String>>(
+        effect: Effect,
+        who: impl IntoIterator<Item = T>,
+        target: impl IntoIterator<Item = T>,
+        place: impl Into<String>,
+    ) -> Self {
+        Self {
+            effect,
+            who: who.into_iter().map(Into::into).collect(),
+            target: target.into_iter().map(Into::into).collect(),
+            conditions: Vec::new(),
+            annotations: Vec::new(),
+            transport: None,
+            time: None,
+            min_level: None,
+            locked: false,
+            layer: 1,
+            place: place.into(),
+        }
+    }
+}
+
 /// How a host comes to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -210,6 +234,28 @@ pub struct LimitSettings {
     pub max_result: Option<u64>,
     /// Where it stands, for people.
     pub place: String,
+}
+
+impl LimitSettings {
+    /// A limit that limits nothing yet.
+    pub fn new<T: Into<String>>(
+        who: impl IntoIterator<Item = T>,
+        target: impl IntoIterator<Item = T>,
+        per: Per,
+        place: impl Into<String>,
+    ) -> Self {
+        Self {
+            who: who.into_iter().map(Into::into).collect(),
+            target: target.into_iter().map(Into::into).collect(),
+            per,
+            rate: None,
+            burst: None,
+            quota: None,
+            concurrency: None,
+            max_result: None,
+            place: place.into(),
+        }
+    }
 }
 
 /// Who has a limit of his own.

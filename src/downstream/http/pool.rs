@@ -30,6 +30,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use url::Position;
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
@@ -217,11 +218,8 @@ impl Pool {
             None => return Err("its URL names no host".to_owned()),
         };
         let port = url.port_or_known_default().ok_or("its URL names no port")?;
-        let authority = match (url.host_str(), url.port()) {
-            (Some(host), Some(port)) => format!("{host}:{port}"),
-            (host, _) => host.unwrap_or_default().to_owned(),
-        };
-        let authority = HeaderValue::from_str(&authority).map_err(|_| "its URL has no host that can be sent")?;
+        let authority = &url[Position::BeforeHost..Position::AfterPort];
+        let authority = HeaderValue::from_str(authority).map_err(|_| "its URL has no host that can be sent")?;
         let tls = match tls {
             Some(config) => {
                 let name = ServerName::try_from(host.clone()).map_err(|_| "its URL has no host to verify")?;

@@ -161,6 +161,11 @@ impl Exchange<'_> {
         matches!(self.call.method(), Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead)
     }
 
+    /// What the server was told that the host can do, and what that can.
+    const fn can(&self) -> (&Capabilities, &Capabilities) {
+        (&self.caller.capabilities, self.declared)
+    }
+
     async fn begin(&self, mut input: Given<'_>) -> Result<Pending, Failure> {
         let upward = Arc::clone(self.upward);
         let told = input.responses.and_then(|responses| self.server.roots().told_in(responses));
@@ -349,7 +354,7 @@ impl Exchange<'_> {
         if !self.may_ask() {
             return Err(Failure::invalid_result(server, "it asks back where it must not"));
         }
-        let required = required::read(&answer, spans, server, &self.caller.capabilities)?;
+        let required = required::read(&answer, spans, server, self.can())?;
         if self.is_modern() {
             let state = self.seal(Kind::Pass(required.state.clone()));
             return Ok(Outcome::Input(required.beside(self.ask_with(required.asked(), &state))));
@@ -378,7 +383,7 @@ impl Exchange<'_> {
             let mut pending = self.begin(input).await?;
             let answer = self.answered(&mut pending).await?;
             match required::spans_of(&answer).filter(|_| answer.era == Era::Modern) {
-                Some(spans) => required = required::read(&answer, spans, server, &self.caller.capabilities)?,
+                Some(spans) => required = required::read(&answer, spans, server, self.can())?,
                 None => {
                     let outcome = self.end(answer, 0)?;
                     urls.into_iter().for_each(|id| self.upward.push_opened(id));

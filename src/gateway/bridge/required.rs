@@ -47,25 +47,46 @@ pub(super) fn spans_of(answer: &Answer) -> Option<ResultSpans> {
     }
 }
 
-/// Reads it. Whatever the host did not declare makes the whole of it invalid: dropping single questions would have
-/// the server wait for an answer that never comes (MRT-4, LMB-6).
+/// Why questions are not passed on.
+enum Unpassed {
+    /// The host can do it, and its server may not use that (§8.1).
+    Withheld,
+    Invalid(&'static str),
+}
+
+impl Unpassed {
+    const fn what(&self) -> &'static str {
+        match self {
+            Self::Withheld => "it asks for what is not passed on to it",
+            Self::Invalid(what) => what,
+        }
+    }
+}
+
+/// Reads it. Whatever the server was not told that the host can do makes the whole of it invalid: dropping single
+/// questions would have the server wait for an answer that never comes (MRT-4, LMB-6). What the host did declare, and
+/// its server was not told of, is withheld (CAP-8).
 pub(super) fn read(
     answer: &Answer,
     spans: ResultSpans,
     server: &ServerKey,
-    declared: &Capabilities,
+    (told, declared): (&Capabilities, &Capabilities),
 ) -> Result<Required, Failure> {
     let line = &answer.reply.line;
-    let invalid = |what| {
-        tracing::warn!(%server, what, "its input_required is not passed on");
-        Failure::invalid_result(server, what)
+    let failed = |why: Unpassed| {
+        tracing::warn!(%server, what = why.what(), "its input_required is not passed on");
+        match why {
+            Unpassed::Withheld => Failure::capability_withheld(server),
+            Unpassed::Invalid(what) => Failure::invalid_result(server, what),
+        }
     };
+    let invalid = |what| failed(Unpassed::Invalid(what));
     let mut required = Required { entries: Vec::new(), state: None, others: Vec::new(), meta: Vec::new() };
     let mut any = false;
     for member in json::members(spans.whole.of(line)) {
         if member.is("inputRequests") && member.value.starts_with(b"{") {
             any = true;
-            required.entries.extend(entries(line, member.value, declared).map_err(invalid)?);
+            required.entries.extend(entries(line, member.value, (told, declared)).map_err(failed)?);
         } else if member.is("requestState") && member.value.starts_with(b"\"") {
             any = true;
             if member.value.len() > MAX_STATE {
@@ -88,7 +109,11 @@ pub(super) fn read(
 }
 
 /// The questions of a raw `inputRequests`, a part of `line`; why it must not be passed otherwise.
-fn entries(line: &Bytes, requests: &[u8], declared: &Capabilities) -> Result<Vec<Entry>, &'static str> {
+fn entries(
+    line: &Bytes,
+    requests: &[u8],
+    (told, declared): (&Capabilities, &Capabilities),
+) -> Result<Vec<Entry>, Unpassed> {
     let mut entries = Vec::new();
     for entry in json::members(requests) {
         let text = |name| {
@@ -98,11 +123,15 @@ fn entries(line: &Bytes, requests: &[u8], declared: &Capabilities) -> Result<Vec
         let method = text("method").filter(|method| method.starts_with(b"\""));
         let method = method.and_then(|method| Method::parse(&method[1..method.len() - 1]));
         let params = text("params").filter(|params| params.starts_with(b"{"));
-        let method = method.filter(|method| declared.permit(*method, params.as_deref()).is_ok());
-        let method = method.ok_or("it asks for what this host did not declare")?;
+        let can = |of: &Capabilities, method: &Method| of.permit(*method, params.as_deref()).is_ok();
+        let known = method.filter(|method| can(declared, method));
+        let method = known.ok_or(Unpassed::Invalid("it asks for what this host did not declare"))?;
+        if !can(told, &method) {
+            return Err(Unpassed::Withheld);
+        }
         entries.push(Entry { key: line.slice_ref(entry.key), method, params });
         if entries.len() > MAX_ENTRIES {
-            return Err("it asks too many things at once");
+            return Err(Unpassed::Invalid("it asks too many things at once"));
         }
     }
     Ok(entries)
@@ -116,7 +145,7 @@ pub(in crate::gateway) fn questions(
     declared: &Capabilities,
     localise: impl Fn(Method, &[u8]) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, &'static str> {
-    let entries = entries(line, requests, declared)?;
+    let entries = entries(line, requests, (declared, declared)).map_err(|why| why.what())?;
     let mut out = Vec::new();
     let entries = entries.iter().map(|e| (&e.key[..], e.method, e.params.as_deref()));
     push_entries(&mut out, entries, |method, params| {

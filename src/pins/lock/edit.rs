@@ -5,8 +5,8 @@
 //! replaced whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value as Toml, value};
@@ -15,6 +15,7 @@ use super::{Announced, Entry, LockFault, LockedServer, VERSION, snapshot_name, s
 use crate::ident::{Kind, ServerKey};
 use crate::pins::canonical;
 use crate::pins::facet::{FORM, Facet, Hash, Hashes};
+use crate::whole;
 
 /// A lock that is being changed.
 pub struct Draft {
@@ -74,7 +75,7 @@ impl Draft {
         } else {
             table.remove("artifact");
         }
-        let Announced { name, version, protocol, capabilities, instructions } = &server.announced;
+        let Announced { name, version, protocol, capabilities, unfit: _, instructions } = &server.announced;
         let announced = sub(table, "announced");
         set_or_remove(announced, "name", name.clone());
         set_or_remove(announced, "version", version.clone());
@@ -128,10 +129,10 @@ impl Draft {
             let mut line = text.clone();
             line.push(b'\n');
             if std::fs::read(&path).ok().as_ref() != Some(&line) {
-                replace(&path, &line, 0o644)?;
+                whole::replace(&path, &line, 0o644)?;
             }
         }
-        replace(&self.path, text.as_bytes(), 0o644)?;
+        whole::replace(&self.path, text.as_bytes(), 0o644)?;
         let used: BTreeSet<&str> = text.split('"').filter_map(|word| word.strip_prefix("sha256:")).collect();
         for file in std::fs::read_dir(&folder)? {
             let file = file?;
@@ -143,24 +144,6 @@ impl Draft {
         }
         Ok(())
     }
-}
-
-/// Replaces a file as a whole.
-pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&part)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_data()))
-        .and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    written
 }
 
 fn put_entry(table: &mut Table, (kind, name): (Kind, &str), entry: &Entry, snapshots: &mut Vec<(Hash, Vec<u8>)>) {

@@ -104,6 +104,11 @@ impl Link {
 }
 
 impl Line {
+    /// The chain whose file it begins; nothing where it begins none.
+    pub fn begins(&self) -> Option<&str> {
+        self.chain.as_deref().filter(|_| self.event.as_deref() == Some("begin"))
+    }
+
     /// Reads what concerns the chain; nothing for what is no record.
     pub fn read(line: &[u8]) -> Option<Self> {
         let mut index = Index::new();

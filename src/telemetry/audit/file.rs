@@ -10,14 +10,16 @@
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::chain::{Line, Link, hash_of};
 use super::names::{MAX_SLOTS, Names, Role, lock, open};
+use super::process;
 use super::record::push_member;
-use super::{moment, process};
+use super::verify::Lines;
 use crate::config::settings::AuditSettings;
+use crate::moment;
 use crate::protocol::json;
 
 /// A file that is longer is followed by another.
@@ -206,16 +208,19 @@ impl Log {
         begun
     }
 
-    /// Removes what was written last before the time that files are kept.
-    fn forget_old(&self, now: SystemTime) {
-        let Some(oldest) = now.checked_sub(self.keep) else { return };
+    /// Removes what was written last before the time that files are kept. By the clock, and by the newest of the other
+    /// files as well: a clock that is wrong once, as after a start without a network, must not take the whole past along.
+    pub(super) fn forget_old(&self, now: SystemTime) {
+        let mut others = Vec::new();
         for (path, role) in self.names.all().unwrap_or_default() {
-            let is_old = std::fs::symlink_metadata(&path)
-                .and_then(|found| found.modified())
-                .is_ok_and(|modified| modified < oldest);
-            if !is_old || path == self.path {
-                continue;
+            let found = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file);
+            if let Some(modified) = found.and_then(|found| found.modified().ok()).filter(|_| path != self.path) {
+                others.push((path, role, modified));
             }
+        }
+        let Some(newest) = others.iter().map(|(.., modified)| *modified).max() else { return };
+        let Some(oldest) = now.min(newest).checked_sub(self.keep) else { return };
+        for (path, role, _) in others.into_iter().filter(|(.., modified)| *modified < oldest) {
             // One that a process still has is not old, only quiet.
             let held = match role {
                 Role::Past => None,
@@ -224,6 +229,10 @@ impl Log {
                     Ok(None) | Err(_) => continue,
                 },
             };
+            if !Found::is_ours(&path).unwrap_or(false) {
+                tracing::warn!(file = %path.display(), "it is called like an old audit file, and is none: it stays");
+                continue;
+            }
             match std::fs::remove_file(&path) {
                 Ok(()) => tracing::info!(file = %path.display(), "an old audit file was removed"),
                 Err(error) => tracing::warn!(file = %path.display(), %error, "an old audit file stays"),
@@ -326,7 +335,7 @@ impl Found {
         let head = read_at(file, 0, length.min(TAIL))?;
         let tail = read_at(file, length.saturating_sub(TAIL), length.min(TAIL))?;
         let Some(first) = head.split(|b| *b == b'\n').next().and_then(Line::read) else { return Ok(None) };
-        let (Some(chain), Some("begin")) = (first.chain, first.event.as_deref()) else { return Ok(None) };
+        let Some(chain) = first.begins().map(str::to_owned) else { return Ok(None) };
         let open = tail.last() != Some(&b'\n');
         let mut lines = tail.strip_suffix(b"\n").unwrap_or(&tail).rsplit(|b| *b == b'\n');
         let last = lines.next().unwrap_or_default();
@@ -340,12 +349,19 @@ impl Found {
         };
         let link = Link { seq: line.seq, hash: Some(hash_of(last)) };
         let time = head.split(|b| *b == b'\n').next().and_then(|first| json::member(first, "time"));
-        let began = time.and_then(json::text_of).and_then(|time| moment::read(&time)).unwrap_or(SystemTime::UNIX_EPOCH);
+        let began =
+            time.and_then(json::text_of).and_then(|time| moment::parse(&time)).unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(Some(Self { chain, began: (began, first.seq), link, open, torn }))
     }
 }
 
 impl Found {
+    /// Whether a file begins as ours do.
+    fn is_ours(path: &Path) -> io::Result<bool> {
+        let first = Lines::open(path)?.next_line()?.and_then(|raw| Line::read(&raw.bytes));
+        Ok(first.is_some_and(|line| line.begins().is_some()))
+    }
+
     /// Whether a file is one of ours of which not even the first line was written whole.
     fn is_begun(file: &mut File, length: u64) -> io::Result<bool> {
         let head = read_at(file, 0, length.min(TAIL))?;

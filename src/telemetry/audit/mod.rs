@@ -11,7 +11,6 @@
 
 pub mod chain;
 mod file;
-mod moment;
 mod names;
 mod queue;
 mod record;
@@ -117,13 +116,6 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.queue.close();
     }
-}
-
-/// A moment as records have it; two are ordered as their texts are.
-pub fn moment(time: SystemTime) -> String {
-    let mut out = Vec::new();
-    moment::push(&mut out, time);
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// A name for this process.

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::moment;
+use crate::moment;
 
 /// Processes that write beside each other, at most.
 pub(super) const MAX_SLOTS: u32 = 99;

@@ -6,9 +6,10 @@
 use std::io::Write as _;
 use std::time::{Instant, SystemTime};
 
+use super::Audit;
 use super::shape::{Found, shape};
-use super::{Audit, moment};
 use crate::caller::Caller;
+use crate::moment;
 use crate::shown::hidden;
 
 /// Characters of a principal or group: more than any has, so that no two are one.

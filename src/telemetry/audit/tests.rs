@@ -204,15 +204,28 @@ fn a_new_day_begins_a_new_file_and_old_ones_go() {
     let mut link = Link::default();
     let told: Vec<_> = past.iter().map(|path| follow(&mut link, path)).collect();
     assert_eq!((told.join(" "), follow(&mut link, &settings.file)), ("b- b-".to_owned(), "b-".to_owned()));
-    // What is written says when it was written; here that is now, all of it.
+    // Files were written when they say so; here that is now, all of them. Of a clock that alone says otherwise none is old.
     log.write(now + DAY * 40, &one, 0);
-    assert_eq!(family(&settings.file).unwrap(), std::slice::from_ref(&settings.file), "only what goes on is kept");
+    assert_eq!(family(&settings.file).unwrap().len(), 4, "a clock that was set takes nothing along");
+    let age = |path: &Path| fs::File::options().append(true).open(path).unwrap().set_modified(now - DAY * 40).unwrap();
+    past.iter().for_each(|path| age(path));
+    // By its name alone nothing goes.
+    let foreign = settings.file.with_file_name("audit.20260101T000000Z-1.jsonl");
+    for text in ["precious\n", "", "{\"seq\":1,\"prev\":null,\"event\":\"end\"}\n"] {
+        fs::write(&foreign, text).unwrap();
+        age(&foreign);
+        log.forget_old(SystemTime::now());
+        assert!(foreign.exists(), "{text}");
+    }
+    fs::remove_file(&foreign).unwrap();
+    let kept = family(&settings.file).unwrap();
+    assert!(kept.len() == 2 && kept.contains(&settings.file), "only what goes on and is young is kept: {kept:?}");
     assert_eq!(follow(&mut link.clone(), &settings.file), "b-");
     // A file of another process that has ended goes too, one that somebody has does not.
     let (ended, held) = (settings.file.with_file_name("audit.2.jsonl"), settings.file.with_file_name("audit.3.jsonl"));
-    fs::write(&ended, "").unwrap();
     run(&settings, 0);
-    fs::write(&held, "").unwrap();
+    fs::copy(&ended, &held).unwrap();
+    [&ended, &held].into_iter().for_each(|path| age(path));
     let other = names::lock(&held).unwrap();
     log.write(now + DAY * 80, &one, 0);
     assert!(!ended.exists() && held.exists());

@@ -140,7 +140,7 @@ pub fn verify(files: &[PathBuf]) -> io::Result<Vec<Report>> {
     let mut chains: Vec<(String, Vec<(u64, PathBuf)>)> = Vec::new();
     for file in files {
         let head = Lines::open(file)?.next_line()?.and_then(|raw| Line::read(&raw.bytes));
-        match head.and_then(|line| Some((line.chain.filter(|_| line.event.as_deref() == Some("begin"))?, line.seq))) {
+        match head.and_then(|line| Some((line.begins()?.to_owned(), line.seq))) {
             Some((chain, first)) => match chains.iter_mut().find(|(known, _)| *known == chain) {
                 Some((_, files)) => files.push((first, file.clone())),
                 None => chains.push((chain, vec![(first, file.clone())])),

@@ -1,9 +1,15 @@
 //! Verdicts of pins where no server runs.
 
+use bytes::Bytes;
+
 use super::*;
-use crate::config::settings::{Launch, LogFormat, PinSettings, Reach, TelemetrySettings};
+use crate::catalog::Pin;
+use crate::config::settings::{Launch, LogFormat, Reach, TelemetrySettings};
 use crate::ident::Secret;
+use crate::pins::artifact::Artifact;
+use crate::pins::canonical;
 use crate::pins::lock::edit::Draft;
+use crate::pins::observed::Listed;
 use crate::pins::review;
 
 const LIST: &[u8] = br#"[{"name":"t","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]"#;
