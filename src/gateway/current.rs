@@ -24,6 +24,7 @@ use super::lists::{Lists, Place, Seen};
 use super::pinned::{Guarded, Pinned};
 use super::remembered::Slot;
 use super::seal::Seal;
+use super::search::Background;
 use super::subscriptions::{Below, Subscriptions};
 use crate::catalog::View;
 use crate::config::settings::{ProfileSettings, Reach, ServerFault, ServerSettings, Settings};
@@ -338,8 +339,9 @@ impl Lasting {
         let old = before.map(|before| &*before.lists);
         let budget = settings.gateway.name_budget;
         let is_known = before.is_some() || known.iter().any(Option::is_some);
-        let old = (old, known);
-        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old));
+        let (old, background) = ((old, known), Background(self.tasks.clone()));
+        let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old, background);
+        let lists = Arc::new(lists);
         if is_known {
             lists.go_on();
         }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::grants::granted;
 use super::pinned::Pinned;
 use super::remembered::{Content, Known, Slot};
+use super::search::Background;
 use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
@@ -93,6 +94,7 @@ pub(super) struct Lists {
     deadline: OnceLock<Instant>,
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
+    background: Background,
     /// What the configuration names and nobody lists, as it was told last: where it stands, and the name.
     unmatched: Mutex<BTreeSet<(String, String)>>,
 }
@@ -309,6 +311,7 @@ impl Lists {
         pins: Arc<Pinned>,
         budget: usize,
         (before, known): (Option<&Self>, Vec<Option<Known>>),
+        background: Background,
     ) -> Self {
         let parts: Vec<_> =
             (0..).zip(places.iter().zip(known)).map(|(n, (place, known))| Part::of(place, n, before, known)).collect();
@@ -330,6 +333,7 @@ impl Lists {
             settled: watch::Sender::new(settled),
             deadline: OnceLock::new(),
             kept: Mutex::default(),
+            background,
             unmatched: Mutex::new(told.unwrap_or_default()),
         }
     }
@@ -647,6 +651,7 @@ impl Lists {
             return current;
         }
         let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
+        self.background.prepare(&built);
         show.current.store(Some(Arc::clone(&built)));
         if sight.0 >= self.profiles {
             self.forget_unused();
@@ -665,9 +670,15 @@ impl Lists {
     }
 
     /// The same with these in the place of what servers list to all.
-    pub(super) fn build(&self, sight: Sight, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+    pub(super) fn build(
+        &self,
+        sight: Sight,
+        own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>,
+    ) -> Arc<Catalogue> {
         let view = self.show(sight);
-        self.merge(&self.parts(), &view, own)
+        let built = Arc::new(self.merge(&self.parts(), &view, own));
+        self.background.prepare(&built);
+        built
     }
 
     fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
@@ -854,6 +865,16 @@ impl Lists {
     /// What the operator changes about a server's tools.
     pub(super) fn overrides_of(&self, server: usize) -> &[OverrideSettings] {
         &self.places[server].overrides
+    }
+
+    /// Where what takes a while is made.
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// What a server says of itself, as far as it may be shown.
+    pub(super) fn introduction(&self, server: usize) -> Option<String> {
+        self.parts()[server].instructions[1].clone()
     }
 
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.

@@ -26,6 +26,7 @@ mod pins;
 mod policy;
 mod reload;
 mod remembered;
+mod search;
 mod service;
 mod sight;
 mod talk;
