@@ -134,7 +134,7 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
     tracing::warn!("the gateway that served this host has ended; going on alone");
     let fresh = (reload.load)().map_err(|why| anyhow::anyhow!("{why}")).and_then(|fresh| {
         let files = fresh.files;
-        Ok((Daemon::start(fresh.settings)?, files))
+        Ok((Daemon::start_for_hosts(fresh.settings)?, files))
     });
     let (daemon, files) = match fresh {
         Ok(fresh) => fresh,

@@ -174,7 +174,7 @@ impl Audiences {
             return Arc::clone(&built.2);
         }
         let items: Vec<_> = audience.own().iter().map(|own| own.items.clone()).collect();
-        let built = Arc::new(self.lists.build(sight, |server, kind| items[server][kind.index()].clone()));
+        let built = self.lists.build(sight, |server, kind| items[server][kind.index()].clone());
         audience.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
         built
     }
