@@ -31,8 +31,8 @@ use crate::upstream::stdio::{self, Guest};
 
 /// Hosts at once.
 const HOSTS: usize = 256;
-/// How long either side may take for its first line.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long either side may take for its first line: a busy gateway is waited for, a hung one is not.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest such line.
 const LONGEST: usize = 8 << 10;
 /// Two versions may mean different things by the same line.
@@ -110,7 +110,7 @@ pub(super) async fn attach(settings: &AdminSettings, wanted: &Wanted) -> Result<
         let welcome: Welcome = serde_json::from_slice(&line(&mut stream).await?).map_err(io::Error::other)?;
         Ok((welcome, stream))
     };
-    match timeout(PATIENCE * 2, trying).await {
+    match timeout(PATIENCE, trying).await {
         Ok(Ok((Welcome { pid, refused: None }, stream))) => Ok((pid, channel(stream))),
         Ok(Ok((Welcome { pid, refused: Some(why) }, _))) => Err(format!("the gateway of process {pid} says: {why}")),
         Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {

@@ -6,9 +6,11 @@ Knows the gateway's configuration and the servers that never fail. Used by soak.
 import asyncio
 import json
 import random
+import re
 
 LOST_S = 30.0
 CALM = ("calm-new", "calm-old")
+HALF = re.compile(r"^onegate: \d+ faults? in the configuration$", re.M)
 
 
 class Attached:
@@ -64,19 +66,26 @@ class Attached:
             if code not in (0, -9):
                 raise ValueError(f"run ended with {code}")
         except (ValueError, asyncio.IncompleteReadError) as error:
-            if run.returncode is None:
+            if await self._ended(run) is None:
                 run.kill()
             words = (await told).decode(errors="replace")
             # It read half a file that the gateway did not take: then there was nobody to attach as.
-            if "in the configuration" not in words:
+            if not HALF.search(words):
                 raise ValueError(f"{error}; {words[-600:]}") from None
         finally:
-            if run.returncode is None:
+            if await self._ended(run) is None:
                 run.kill()
                 await run.wait()
             words = (await told).decode(errors="replace")
             if "running alone" in words:
                 self.faults.append(f"a host was not attached: {words[-300:]}")
+
+    async def _ended(self, run):
+        """How it ended by itself, if it did."""
+        try:
+            return await asyncio.wait_for(run.wait(), 2)
+        except TimeoutError:
+            return None
 
     def _say(self, run, number, method, params):
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
