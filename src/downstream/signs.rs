@@ -38,7 +38,9 @@ pub(super) async fn missing(connection: &Arc<Connection>, settings: &ServerSetti
                 Some(None) => false,
                 Some(Some(longest)) => silent.elapsed() >= longest + limit,
             };
-            if misses >= MISSES && is_over {
+            // What it said while it was asked is as good as an answer.
+            let is_silent = !connection.heard.load(Ordering::Relaxed);
+            if misses >= MISSES && is_over && is_silent {
                 return;
             }
         }
