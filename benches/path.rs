@@ -225,7 +225,7 @@ impl Way {
             let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
             let settings = Settings::of(servers, PathBuf::new(), telemetry);
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
-            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, None);
+            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, (None, None));
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
             let (serving, stopping, of) = (Arc::clone(&gateway), stop.clone(), tasks.clone());
             tasks.spawn(async move { stdio::serve(serving, ours, &stopping, &of).await.finish().await });

@@ -152,6 +152,8 @@ pub(super) struct Client {
 pub(super) struct Ground {
     pub(super) index: usize,
     pub(super) serial: u64,
+    /// What it lists is known from before.
+    pub(super) is_known: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
@@ -193,9 +195,18 @@ impl Client {
             resources: Singles::default(),
             watched_tasks: Singles::default(),
         });
-        let Ground { index, serial, connect, memory, events, apart, tasks, .. } = ground;
-        let actor =
-            Actor { index, serial, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
+        let Ground { index, serial, is_known, connect, memory, events, apart, tasks, .. } = ground;
+        let actor = Actor {
+            index,
+            serial,
+            is_known,
+            server: Arc::clone(&server),
+            connect,
+            memory,
+            events,
+            apart,
+            tasks: tasks.clone(),
+        };
         tasks.spawn(actor.run());
         server
     }
@@ -344,6 +355,7 @@ impl Client {
 struct Actor {
     index: usize,
     serial: u64,
+    is_known: bool,
     server: Arc<Client>,
     connect: Arc<dyn Connect>,
     memory: EraMemory,
@@ -384,7 +396,8 @@ impl Actor {
         }
         let remote = matches!(server.settings.reach, Ok(Reach::Remote(_)));
         let mut life = if remote { Lifecycle::remote() } else { Lifecycle::default() };
-        let mut needed = !server.lease.calls_only;
+        let is_listed = self.is_known && server.settings.start == Start::Lazy;
+        let mut needed = !server.lease.calls_only && !is_listed;
         let mut starts = 0u64;
         let mut woken = server.woken.subscribe();
         while self.wait_for_leave(&mut life, &mut needed, &mut woken).await {

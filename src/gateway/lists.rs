@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::grants::granted;
 use super::pinned::Pinned;
+use super::remembered::{Content, Known, Slot};
 use super::search::Background;
 use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
@@ -63,6 +64,8 @@ pub(super) struct Place {
     pub(super) http: bool,
     /// What the operator changes about its tools.
     pub(super) overrides: Vec<OverrideSettings>,
+    /// Where it is kept what it lists, for the next run.
+    pub(super) slot: Option<Slot>,
 }
 
 /// The lists of all servers.
@@ -162,23 +165,43 @@ struct Part {
     instructions: [Option<String>; 2],
     /// The same of what it offers.
     offers: [Option<Offers>; 2],
+    /// The pages as they came, by kind: what is remembered.
+    pages: [Option<Vec<Bytes>>; 4],
+    /// What was remembered last is not what there is now; what that was.
+    forgetful: bool,
+    written: Option<(u64, SystemTime)>,
 }
 
 impl Part {
     /// What is known at first of the server in a place: what was listed of it before. One that is started anew is shown as it
     /// was until it lists, as after any start, so that hosts are told of what differs and once (D027).
-    fn of(place: &Place, server: usize, before: Option<&Lists>) -> Self {
+    fn of(place: &Place, server: usize, before: Option<&Lists>, known: Option<Known>) -> Self {
         if place.gone {
             let nothing = OneList { settled: true, ..OneList::default() };
             return Self { lists: std::array::from_fn(|_| nothing.clone()), ..Self::default() };
         }
-        let known = before.and_then(|before| Some((before, before.places.get(server).filter(|old| !old.gone)?)));
-        let Some((before, old)) = known else { return Self::default() };
+        let listed = before.and_then(|before| Some((before, before.places.get(server).filter(|old| !old.gone)?)));
+        let Some((before, old)) = listed else { return known.map(Self::remembered).unwrap_or_default() };
         let mut part = before.parts()[server].clone();
         if old.serial != place.serial {
             part.lists.iter_mut().for_each(|list| list.until = None);
         }
         part
+    }
+
+    /// What it listed when we ran last.
+    fn remembered(Known { content, parts, .. }: Known) -> Self {
+        let lists = parts.map(|live| OneList { live, settled: true, ..OneList::default() });
+        let Content { offers, instructions, lists: pages } = content;
+        Self { lists, instructions: [instructions, None], offers: [Some(offers), None], pages, ..Self::default() }
+    }
+
+    /// What it may be shown by in the next run; nothing where it has not listed all that it offers.
+    fn content(&self) -> Option<Content> {
+        let offers = self.offers[0].clone()?;
+        let listed = |kind: Kind| self.lists[kind.index()].live.is_some() || offers.of(kind).is_none();
+        let lists = self.pages.clone();
+        Kind::ALL.into_iter().all(listed).then(|| Content { offers, instructions: self.instructions[0].clone(), lists })
     }
 
     /// What may be shown of what it said, by its pins.
@@ -274,6 +297,8 @@ fn settled(parts: &[Part]) -> [usize; 4] {
 struct Taken {
     /// Lists may be others now.
     changed: bool,
+    /// One was listed.
+    listed: bool,
     /// These resources of this server are.
     updated: Option<(usize, BTreeSet<String>)>,
 }
@@ -285,10 +310,11 @@ impl Lists {
         policy: Arc<Policy>,
         pins: Arc<Pinned>,
         budget: usize,
-        before: Option<&Self>,
+        (before, known): (Option<&Self>, Vec<Option<Known>>),
         background: Background,
     ) -> Self {
-        let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
+        let parts: Vec<_> =
+            (0..).zip(places.iter().zip(known)).map(|(n, (place, known))| Part::of(place, n, before, known)).collect();
         let show = |view| Arc::new(Show::new(view));
         let settled = settled(&parts);
         let told = before.map(|before| before.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -364,7 +390,7 @@ impl Lists {
                     if let Some((server, resources)) = &taken.updated {
                         updated((*server, 0), resources);
                     }
-                    if taken.changed {
+                    if taken.changed || taken.listed {
                         let now = Instant::now();
                         let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
                         tell = Some((now + QUIET, latest));
@@ -390,6 +416,7 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
+                    self.remember();
                     if *self.settled.borrow() == [self.places.len(); 4] {
                         self.tell_unmatched();
                     }
@@ -441,9 +468,12 @@ impl Lists {
                 part.offers[0] = Some(offers);
                 part.pin(&self.pins, event.server);
                 if let Some((live, pinned)) = compared {
+                    part.pages[list.kind.index()] = Some(list.pages);
+                    part.forgetful = true;
                     let its = &mut part.lists[list.kind.index()];
                     its.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
                     taken.changed = its.put(place, live, pinned);
+                    taken.listed = true;
                     looked_at = Some((looked, list.kind));
                 }
                 vec![list.kind]
@@ -475,6 +505,23 @@ impl Lists {
             looked.mark(kind);
         }
         taken
+    }
+
+    /// Keeps what servers list for the next run, where that is another than was kept last.
+    fn remember(&self) {
+        let mut parts = self.parts();
+        let due = parts.iter_mut().enumerate().filter_map(|(server, part)| {
+            let content = self.places[server].slot.as_ref().filter(|_| part.forgetful).and_then(|_| part.content())?;
+            part.forgetful = false;
+            Some((server, content, part.written))
+        });
+        let due: Vec<_> = due.collect();
+        drop(parts);
+        for (server, content, mut written) in due {
+            let Some(slot) = &self.places[server].slot else { continue };
+            slot.write(&content, &mut written);
+            self.parts()[server].written = written;
+        }
     }
 
     /// Says what the configuration names and no server lists: a slip of the pen in a deny rule denies nothing. Each is

@@ -15,6 +15,7 @@ mod pages;
 mod pinned;
 mod recorded;
 mod refused;
+mod remembered;
 mod seal;
 mod search;
 mod status;

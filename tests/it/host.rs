@@ -753,6 +753,13 @@ impl Host {
         self.last_words();
     }
 
+    /// The same, to be started once more in the same place.
+    pub(crate) fn leave(mut self) -> Setup {
+        let setup = std::mem::replace(&mut self.setup, Setup::new());
+        self.last_words();
+        setup
+    }
+
     /// The same; all that it ever said on stderr.
     pub(crate) fn last_words(mut self) -> String {
         self.close_input();

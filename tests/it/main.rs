@@ -25,6 +25,7 @@ mod paging;
 mod pins;
 mod policy;
 mod reload;
+mod remembered;
 mod search;
 mod service;
 mod sight;
