@@ -88,7 +88,10 @@ fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Called>
         return out::json(&as_json(&catalogue, gateway));
     }
     out::text(&as_table(&catalogue))?;
-    out::text(&costs(&Ledger::of(&catalogue)))?;
+    let costs = costs(&Ledger::of(&catalogue));
+    if !costs.is_empty() {
+        out::text(&costs)?;
+    }
     if args.hidden {
         let hidden: Vec<_> = items(&catalogue)
             .filter_map(|item| {

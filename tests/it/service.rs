@@ -36,6 +36,7 @@ fn address(host: &Host) -> SocketAddr {
     rest.split_once("/mcp").unwrap().0.parse().unwrap()
 }
 
+/// HTTP-2: and that is loopback.
 #[test]
 fn serve_tells_where_it_listens_and_ends_as_it_is_told_to() {
     for (signal, code) in [("TERM", 0), ("INT", 130)] {

@@ -435,7 +435,7 @@ async fn warn_serves_and_notes_and_off_does_nothing() {
     }
 }
 
-/// T-07, D103: a server that nobody has reviewed serves nothing; nor does one whose lock is missing or broken.
+/// T-07, D103, SEC-9: a server that nobody has reviewed serves nothing; nor does one whose lock is missing or broken.
 #[tokio::test(start_paused = true)]
 async fn d103_t_07_t_24_an_unlocked_server_serves_nothing() {
     type Breaking = fn(&Path);
