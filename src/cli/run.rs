@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         load::show_first(&mut loaded.settings, profile.as_deref())?;
         still(&loaded.settings)
     })?;
-    let wanted = loaded.settings.admin.attach.then(|| {
+    let wanted = (loaded.settings.admin.attach && !args.demands.last()).then(|| {
         // It was read before, and is known.
         let token = who::token(args.token_file.as_deref()).ok().flatten().map(|(token, _)| Secret::new(token));
         attach::Wanted { identity: loaded.identity, profile: args.profile.clone(), token }

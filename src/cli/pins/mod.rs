@@ -51,6 +51,11 @@ impl Demands {
         if self.trust_on_first_use { first::trust(common, settings) } else { Ok(()) }
     }
 
+    /// Whether something is demanded for as long as it runs, which another process was not asked for.
+    pub(super) fn last(&self) -> bool {
+        self.locked
+    }
+
     /// Whether another configuration may take the place of the one that it started with; else why not.
     pub(super) fn still(&self) -> impl Fn(&Settings) -> Result<(), String> + Send + Sync + use<> {
         let locked = self.locked;
