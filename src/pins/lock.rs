@@ -26,6 +26,8 @@ pub const VERSION: i64 = 1;
 /// Largest lock and largest snapshot that are read.
 const MAX_LOCK: u64 = 64 << 20;
 const MAX_SNAPSHOT: u64 = 1 << 20;
+/// Largest list of packages.
+const MAX_PACKAGES: u64 = 16 << 20;
 
 /// What is wrong with a lock, or with what it says of one server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -182,6 +184,11 @@ pub fn snapshot_name(hash: &Hash) -> String {
     format!("{}.json", hash.hex())
 }
 
+/// The file of a list of packages in that folder.
+pub fn packages_name(hash: &Hash) -> String {
+    format!("{}.packages", hash.hex())
+}
+
 impl Lock {
     /// Reads a lock and its snapshots; nothing where there is none. What is wrong with single servers is said there.
     pub fn read(path: &Path) -> Result<Option<Self>, LockFault> {
@@ -272,7 +279,9 @@ impl Reader<'_> {
     fn server(&mut self, table: &toml_edit::Table, key: &ServerKey) -> Result<LockedServer, LockFault> {
         let mut server = LockedServer { launch: self.hash(table, "launch_hash")?, ..LockedServer::default() };
         if let Some(artifact) = table.get("artifact").and_then(|artifact| artifact.as_table_like()) {
-            server.artifact = Some(self.artifact(artifact)?);
+            let artifact = self.artifact(artifact)?;
+            server.faults.extend(artifact.packages.and_then(|packages| self.packages(&packages, key)));
+            server.artifact = Some(artifact);
         }
         if let Some(announced) = table.get("announced").and_then(|announced| announced.as_table_like()) {
             let own = |name: &str| text(announced, name).map(str::to_owned);
@@ -395,6 +404,22 @@ impl Reader<'_> {
         Some(found)
     }
 
+    /// What is wrong with a list of packages.
+    fn packages(&mut self, hash: &Hash, key: &ServerKey) -> Option<LockFault> {
+        let (of, name) = (format!("{key}: its packages"), packages_name(hash));
+        let path = self.folder.join(&name);
+        match bounded(&path, MAX_PACKAGES) {
+            Ok((bytes, loose)) => {
+                if loose {
+                    self.loose.get_or_insert(path);
+                }
+                (Hash::of(&bytes) != *hash).then_some(LockFault::WrongSnapshot { of, name })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(LockFault::NoSnapshot { of, name }),
+            Err(error) => Some(LockFault::Unreadable { path, error: error.to_string() }),
+        }
+    }
+
     fn artifact(&self, table: &dyn TableLike) -> Result<Artifact, LockFault> {
         let own = |name: &str| text(table, name).map(str::to_owned);
         let line = self.line(table.get("kind").and_then(toml_edit::Item::span));
@@ -408,6 +433,8 @@ impl Reader<'_> {
             version: own("version"),
             integrity: own("integrity"),
             interpreter: own("interpreter"),
+            packages: self.hash(table, "packages")?,
+            broken: None,
             level: level.and_then(|level| u8::try_from(level).ok()).unwrap_or(0),
         })
     }
