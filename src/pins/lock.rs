@@ -52,7 +52,7 @@ pub enum LockFault {
     #[error("lock-version: it has version {0}, known is {VERSION}")]
     Version(String),
     /// Its hashes were made by other rules.
-    #[error("lock-form: its hashes are of the form {0:?}, known is {FORM:?}; `onegate lock --update` makes them anew")]
+    #[error("lock-form: its hashes are of the form {0:?}, known is {FORM:?}; `onegate lock --migrate` makes them anew")]
     Form(String),
     /// Something in it is not as it should be.
     #[error("lock-invalid: line {line}: {message}")]
@@ -192,6 +192,16 @@ pub fn packages_name(hash: &Hash) -> String {
 impl Lock {
     /// Reads a lock and its snapshots; nothing where there is none. What is wrong with single servers is said there.
     pub fn read(path: &Path) -> Result<Option<Self>, LockFault> {
+        Self::read_as(path, false)
+    }
+
+    /// Reads a lock whose hashes were made by other rules, and makes them anew out of its snapshots, which is for people to
+    /// ask for: what a snapshot holds was bound by the old hash alone (threat model §4.3).
+    pub fn read_any_form(path: &Path) -> Result<Option<Self>, LockFault> {
+        Self::read_as(path, true)
+    }
+
+    fn read_as(path: &Path, any_form: bool) -> Result<Option<Self>, LockFault> {
         let (bytes, loose) = match bounded(path, MAX_LOCK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| LockFault::Unreadable { path: path.to_owned(), error: error.to_string() })?,
@@ -199,7 +209,7 @@ impl Lock {
         let loose = loose.then(|| path.to_owned());
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| LockFault::Syntax { line: 1, message: "it is not UTF-8".to_owned() })?;
-        let mut reader = Reader { text, folder: snapshots(path), loose };
+        let mut reader = Reader { text, folder: snapshots(path), loose, any_form };
         let servers = reader.servers()?;
         let folder = &reader.folder;
         let is_loose = std::fs::metadata(folder).is_ok_and(|folder| is_loose(&folder));
@@ -236,6 +246,8 @@ struct Reader<'a> {
     text: &'a str,
     folder: PathBuf,
     loose: Option<PathBuf>,
+    /// Hashes are what the snapshots give, not what is written.
+    any_form: bool,
 }
 
 impl Reader<'_> {
@@ -255,7 +267,7 @@ impl Reader<'_> {
             let found = version.map_or_else(|| "none".to_owned(), |version| shown_str(version.to_string().trim()));
             return Err(LockFault::Version(found));
         }
-        if let Some(form) = root.get("hashes").filter(|form| form.as_str() != Some(FORM)) {
+        if let Some(form) = root.get("hashes").filter(|form| !self.any_form && form.as_str() != Some(FORM)) {
             return Err(LockFault::Form(shown_str(form.as_str().unwrap_or_default())));
         }
         let mut servers = BTreeMap::new();
@@ -295,14 +307,19 @@ impl Reader<'_> {
             for name in ["capabilities", "instructions"] {
                 let Some(hash) = self.hash(announced, name)? else { continue };
                 let Some(found) = self.snapshot(&hash, &of, &mut server.faults) else { continue };
-                let right = if name == "capabilities" {
-                    server.announced.capabilities = Some((hash, found.value.clone()));
-                    facet::capabilities_hash(&found.value) == Ok(hash)
+                let (now, fits) = if name == "capabilities" {
+                    (facet::capabilities_hash(&found.value).ok(), true)
                 } else {
-                    let words = found.value.as_str().unwrap_or_default();
-                    server.announced.instructions = Some((hash, words.to_owned()));
-                    found.value.is_string() && facet::instructions_hash(words) == hash
+                    (found.value.as_str().map(facet::instructions_hash), found.value.is_string())
                 };
+                let right = fits && (self.any_form && now.is_some() || now == Some(hash));
+                let hash = now.filter(|_| right).unwrap_or(hash);
+                if name == "capabilities" {
+                    server.announced.capabilities = Some((hash, found.value));
+                } else {
+                    let words = found.value.as_str().unwrap_or_default().to_owned();
+                    server.announced.instructions = Some((hash, words));
+                }
                 if !right {
                     let of = of.clone();
                     server.faults.push(LockFault::WrongSnapshot { of, name: snapshot_name(&hash) });
@@ -335,7 +352,8 @@ impl Reader<'_> {
         let invalid = |message: String| LockFault::Invalid { line, message };
         let hash = self.hash(table, "hash")?.ok_or_else(|| invalid("an entry without a `hash`".to_owned()))?;
         let mut facets = BTreeMap::new();
-        for (facet, value) in table.get("facets").and_then(|f| f.as_table_like()).into_iter().flat_map(|f| f.iter()) {
+        let written = table.get("facets").filter(|_| !self.any_form);
+        for (facet, value) in written.and_then(|f| f.as_table_like()).into_iter().flat_map(|f| f.iter()) {
             let known = Facet::parse(facet).zip(value.as_str().and_then(Hash::parse));
             let (facet, hash) = known.ok_or_else(|| invalid(format!("`facets.{}` is no hash", shown_str(facet))))?;
             facets.insert(facet, hash);
@@ -363,11 +381,15 @@ impl Reader<'_> {
         if let Some(found) = self.snapshot(&whole, &of, faults) {
             // The name stands beside the facets, not among them.
             let stated = std::mem::take(&mut entry.facets);
+            let any = self.any_form;
             let hashes = Hashes::of(kind, &found.value, &entry.ignore).ok().filter(|hashes| {
                 let others = hashes.facets.iter().filter(|(facet, _)| **facet != Facet::Name);
-                hashes.entry == hash && others.eq(stated.iter())
+                any || hashes.entry == hash && others.eq(stated.iter())
             });
-            let right = Hashes::of(kind, &found.value, &[]).is_ok_and(|all| all.entry == whole)
+            if let Some(hashes) = hashes.as_ref().filter(|_| any) {
+                entry.hash = hashes.entry;
+            }
+            let right = Hashes::of(kind, &found.value, &[]).is_ok_and(|all| any || all.entry == whole)
                 && hashes.is_some()
                 && found.value.get(subject(kind)).and_then(Value::as_str) == Some(name);
             entry.facets = hashes.map_or(stated, |hashes| hashes.facets);

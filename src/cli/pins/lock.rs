@@ -34,6 +34,10 @@ pub(in crate::cli) struct Args {
     /// of what is locked so already, what the lock says.
     #[arg(long, conflicts_with = "check")]
     install: bool,
+    /// Make all hashes anew, out of the snapshots, where they were made by the rules of another version of this program;
+    /// starts nothing.
+    #[arg(long, conflicts_with_all = ["check", "update", "install", "servers"])]
+    migrate: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -43,9 +47,48 @@ pub(in crate::cli) struct Args {
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
     let settings = load::load(&args.common, args.json)?.settings;
+    if args.migrate {
+        return migrate(&settings);
+    }
     let keys = chosen(&settings, &args.servers)?;
     let mut load = || load_again(&args.common);
     if args.check { check(args, &settings, &keys, &mut load) } else { write(args, &settings, keys, &mut load) }
+}
+
+/// Another form of hashes, out of the same snapshots (threat model §4.3).
+fn migrate(settings: &Settings) -> anyhow::Result<Exit> {
+    let path = &settings.pins.lock;
+    let told = |fault: &LockFault| out::say(&format!("onegate: {}: {fault}", path.display()));
+    match Lock::read(path) {
+        Err(LockFault::Form(_)) => {}
+        Err(fault) => {
+            told(&fault);
+            return Ok(Exit::LockInvalid);
+        }
+        Ok(_) => {
+            out::text("its hashes are of the known form")?;
+            return Ok(Exit::Fine);
+        }
+    }
+    let lock = match Lock::read_any_form(path) {
+        Ok(Some(lock)) if lock.faults().next().is_none() => lock,
+        Ok(lock) => {
+            lock.iter().flat_map(Lock::faults).for_each(|(_, fault)| told(fault));
+            return Ok(Exit::LockInvalid);
+        }
+        Err(fault) => {
+            told(&fault);
+            return Ok(Exit::LockInvalid);
+        }
+    };
+    let mut draft = Draft::open(path)?;
+    draft.renew_form();
+    lock.servers.iter().for_each(|(key, server)| draft.put(key, server));
+    draft.write()?;
+    let entries: usize = lock.servers.values().map(|server| server.entries.len()).sum();
+    let (servers, entries) = (load::count(lock.servers.len(), "server"), load::count(entries, "definition"));
+    out::text(&format!("{servers}, {entries}: hashed anew; review {} before you rely on it\n", path.display()))?;
+    Ok(Exit::Fine)
 }
 
 /// The same settings once more: what a gateway is started with it takes.

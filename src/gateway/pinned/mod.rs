@@ -28,7 +28,7 @@ use crate::config::settings::{Launch, PinMode, PinSettings, Reach, ServerSetting
 use crate::downstream::Introduction;
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact::{Reference, reference};
-use crate::pins::drift::{self, EntryState, Quarantine};
+use crate::pins::drift::{self, EntryState, Quarantine, ServerState};
 use crate::pins::facet::Hash;
 use crate::pins::launch::launch_hash;
 use crate::pins::lock::{Lock, LockFault, LockedServer};
@@ -85,6 +85,8 @@ struct Now {
     told: HashSet<String>,
     /// It was seen to be as it is written in the state folder.
     noted: bool,
+    /// Kinds whose list did not come when it was listed last.
+    failed: BTreeSet<Kind>,
     /// It was started before the lock had its packages: it is not compared with them until it is started again.
     early: bool,
 }
@@ -269,6 +271,7 @@ impl Pinned {
         now.observed.announced = Some(announced);
         now.observed.launch = site.launch;
         let kind = part.kind();
+        now.failed.remove(&kind);
         let mut names = HashSet::with_capacity(part.len());
         for (name, definition, digest) in part.entries() {
             names.insert(Arc::clone(name));
@@ -325,6 +328,21 @@ impl Pinned {
     pub(super) fn observed(&self, server: usize) -> Option<Observed> {
         let observed = self.sites[server].now().observed.clone();
         (Kind::ALL.iter().all(|kind| observed.lists.contains_key(kind))).then_some(observed)
+    }
+
+    /// Notes that these lists of a server did not come: the last good ones hold (§5).
+    pub(super) fn missed(&self, server: usize, kinds: &[Kind]) {
+        self.sites[server].now().failed.extend(kinds);
+    }
+
+    /// Where a server stands.
+    pub(super) fn state(&self, server: usize) -> ServerState {
+        match self.quarantine(server) {
+            Some(Quarantine::Unlocked) => ServerState::Unlocked,
+            Some(why) => ServerState::Quarantined(why),
+            None if self.sites[server].now().failed.is_empty() => ServerState::Locked,
+            None => ServerState::Degraded,
+        }
     }
 
     /// How many entries of a server are not as reviewed, its own words not counted.
