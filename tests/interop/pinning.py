@@ -38,8 +38,10 @@ class Walk:
         caches = {
             "npm_config_cache": str(self.cache / "npm"), "npm_config_prefer_offline": "true",
             "UV_CACHE_DIR": str(self.cache / "uv"), "UV_PYTHON_DOWNLOADS": "never",
+            # A machine's own certificates are those that pip takes as well.
+            "UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true",
         }
-        passed = {name: value for name, value in os.environ.items() if name.lower().startswith(("npm_config_", "uv_", "pip_"))}
+        passed = {name: value for name, value in os.environ.items() if name.lower().startswith(("npm_config_", "uv_", "pip_", "ssl_cert_"))}
         env = {**self.world.env(), **passed, **caches}
         # uvx and uv are where the Python servers of the other checks are.
         env["PATH"] = f"{self.cache / 'venv/bin'}:{env['PATH']}"

@@ -243,6 +243,13 @@ fn all_locked(settings: &Settings) -> Result<(), String> {
     let path = settings.pins.lock.display();
     let lock = Lock::read(&settings.pins.lock).map_err(|fault| format!("{path}: {fault}"))?;
     let lock = lock.ok_or_else(|| format!("there is no {path}, which --locked asks for"))?;
+    let enforced = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
+    let loose = lock.loose.clone().filter(|_| enforced).map(|file| format!("{path}: {}", LockFault::Loose(file)));
+    let faults = lock.faults().map(|(key, fault)| format!("{path}: {key}: {fault}"));
+    let faults: Vec<_> = loose.into_iter().chain(faults).collect();
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
+    }
     let missing = settings.servers.iter().map(|server| &server.key).filter(|key| !lock.servers.contains_key(*key));
     let missing: Vec<_> = missing.map(|key| format!("the server {key} is not in {path}")).collect();
     if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
