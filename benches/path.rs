@@ -239,7 +239,7 @@ impl Way {
                 review_all(&settings, &defined);
             }
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
-            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, None);
+            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, (None, None));
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
             let (serving, stopping, of) = (Arc::clone(&gateway), stop.clone(), tasks.clone());
             tasks.spawn(async move { stdio::serve(serving, ours, &stopping, &of).await.finish().await });

@@ -14,6 +14,7 @@
 //! | 4 | [`adopt`] | moving in from hosts and out again |
 //! | 3 | [`pins`] | the lock, and what it says of what servers list |
 //! | 3 | [`telemetry`] | logs, the record of decisions, numbers |
+//! | 3 | [`search`] | finding tools by words, pure |
 //! | 2 | [`transport`], [`config`], [`caller`] | bytes ↔ messages; files → settings; who asks |
 //! | 1 | [`protocol`], [`ident`], [`shown`], [`pattern`], [`moment`] | the MCP language; checked names; foreign text; patterns over names; the calendar |
 //! | 1 | [`whole`], [`hunks`] | files written whole; what differs between two texts |
@@ -33,6 +34,7 @@ pub mod pattern;
 pub mod pins;
 pub mod policy;
 pub mod protocol;
+pub mod search;
 pub mod shown;
 pub mod telemetry;
 pub mod transport;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms and their floors. Imports go to lower floors only; rooms of one floor do not know each other.
-const FLOORS: [(&str, u8); 21] = [
+const FLOORS: [(&str, u8); 22] = [
     ("main", 10),
     ("cli", 9),
     ("daemon", 8),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, u8); 21] = [
     ("adopt", 4),
     ("pins", 3),
     ("telemetry", 3),
+    ("search", 3),
     ("transport", 2),
     ("config", 2),
     ("caller", 2),

@@ -33,6 +33,8 @@ pub(super) struct Item {
     pub(super) needs: Needs,
     /// The members that this is about, and the subject, in the order of the text; empty when nothing must.
     pub(super) special: Box<[Special]>,
+    /// Bytes of what its server lists.
+    pub(super) whole: usize,
     /// Hash of the definition.
     pub(super) digest: [u8; 16],
     /// The resources that show a tool (APP-2).
@@ -214,6 +216,7 @@ impl Item {
             native: native.into(),
             needs,
             special: special.into(),
+            whole: raw.len(),
             digest: digest(raw),
             links,
             mirror: mirror.filter(|params| !params.is_empty()).map(Into::into),

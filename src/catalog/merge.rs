@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -22,11 +22,13 @@ use super::part::Part;
 use super::render::{Class, Needs, Published, render};
 use super::shelf::{Entry, Shelf};
 use super::uri::{Listed, Site, UriRoute, Uris};
+use super::{own, surface, trim};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::drift::Hold;
-use crate::policy::{Origin, Policy, Reason, Terms, View};
+use crate::policy::{Origin, Policy, Reason, Surface, Terms, View};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
+use crate::search::Index;
 
 /// What one server brings.
 #[derive(Clone, Debug)]
@@ -120,6 +122,14 @@ pub struct Item<'a> {
     pub exposed: Option<&'a str>,
     /// Bytes of its published form.
     pub bytes: usize,
+    /// The same without trims.
+    pub untrimmed: usize,
+    /// Bytes of what its server lists.
+    pub whole: usize,
+    /// How many of these an override takes away; fewer than none where it adds.
+    pub overridden: isize,
+    /// Hosts are not listed it, but find it by search.
+    pub behind: bool,
     /// Why hosts do not see it; `None` = they do.
     pub hidden: Option<Hidden>,
 }
@@ -139,6 +149,18 @@ pub struct Catalogue {
     /// Tools and prompts that would be there, were they as they were reviewed.
     held: HashMap<(Kind, Arc<str>), (usize, Arc<Hold>)>,
     uris: Uris,
+    /// How much of the tools is listed.
+    surface: Surface,
+    /// What those that are visible are found by, once somebody searched.
+    index: OnceLock<Searched>,
+}
+
+/// What tools are found by.
+#[derive(Debug)]
+pub(super) struct Searched {
+    pub(super) index: Index,
+    /// Where the documents of the index stand on the shelf.
+    pub(super) positions: Box<[usize]>,
 }
 
 /// A server, as far as lists go.
@@ -211,6 +233,8 @@ impl Catalogue {
             aliases: HashMap::new(),
             held: HashMap::new(),
             uris,
+            surface: view.surface().clone(),
+            index: OnceLock::new(),
         };
         for ((kind, candidates), exposed) in
             Kind::ALL.into_iter().zip(candidates).zip([tools, prompts, resources, templates])
@@ -222,13 +246,12 @@ impl Catalogue {
 
     /// Takes in one kind under its exposed names.
     fn put(&mut self, kind: Kind, candidates: Vec<Candidate<'_>>, exposed: Vec<Option<Arc<str>>>) {
-        let mut hash = Sha256::new();
         let mut shelf = Shelf::with_capacity(candidates.len());
         for (candidate, exposed) in candidates.into_iter().zip(exposed) {
             let Candidate { site, item, definition, terms, mut hidden } = candidate;
             let taken = match &exposed {
                 None => true,
-                Some(exposed) => self.is_lost(kind, site, exposed, &definition.native),
+                Some(exposed) => self.is_lost(kind, site, exposed, &definition.native) || self.is_ours(kind, exposed),
             };
             if hidden.is_none() && taken {
                 hidden = Some(Hidden::NameTaken);
@@ -239,17 +262,85 @@ impl Catalogue {
                 self.held.insert((kind, exposed.clone()), (self.sources[site].server, Arc::clone(hold)));
             }
             if let (None, Some(exposed)) = (hidden, &exposed) {
-                self.fingerprint(&mut hash, kind, site, exposed, definition);
                 self.route(kind, site, exposed, definition, terms);
-                shelf.needs = Needs::union([shelf.needs, definition.needs].into_iter());
-                shelf.visible += 1;
-                // Names grow by prefix and hash, hardly anything else grows.
-                shelf.size += definition.definition.len() + exposed.len() + 1;
             }
-            shelf.entries.push(Entry { site, item, exposed, hidden });
+            shelf.entries.push(Entry { site, item, exposed, hidden, behind: false });
+        }
+        if kind == Kind::Tool {
+            self.choose(&mut shelf);
+        }
+        let mut hash = Sha256::new();
+        for entry in &shelf.entries {
+            let (true, Some(exposed)) = (entry.is_listed(), &entry.exposed) else { continue };
+            let definition = &self.sources[entry.site].items(kind)[entry.item];
+            self.fingerprint(&mut hash, kind, entry.site, exposed, definition);
+            shelf.needs = Needs::union([shelf.needs, definition.needs].into_iter());
+            shelf.visible += 1;
+            // Names grow by prefix and hash, hardly anything else grows.
+            shelf.size += definition.definition.len() + exposed.len() + 1;
+        }
+        if !shelf.own.is_empty() || !self.surface.trim().is_nothing() {
+            hash.update(format!("{:?}", self.surface.trim()));
+            shelf.own.iter().for_each(|own| hash.update(own));
+            shelf.visible += shelf.own.len();
         }
         shelf.fingerprint.0.copy_from_slice(&hash.finalize()[..16]);
         self.shelves[kind.index()] = shelf;
+    }
+
+    /// Decides which of the visible tools are listed, and which tools of ours beside them.
+    fn choose(&self, shelf: &mut Shelf) {
+        let fixed: Vec<Bytes> = self.surface.lists_servers().then(own::of_servers).into_iter().collect();
+        shelf.own_at = shelf.entries.partition_point(|entry| self.sources[entry.site].key.as_str() < own::KEY);
+        if self.surface.may_search() {
+            let visible: Vec<usize> = (0..shelf.entries.len()).filter(|&n| shelf.entries[n].hidden.is_none()).collect();
+            let mut keys: Vec<&str> =
+                visible.iter().map(|&n| self.sources[shelf.entries[n].site].key.as_str()).collect();
+            keys.dedup();
+            let search = own::of_search(keys.into_iter());
+            let measured = self.surface.max_tokens().is_some();
+            let candidate = |&n: &usize| {
+                let entry = &shelf.entries[n];
+                let source = &self.sources[entry.site];
+                let native = &source.items(Kind::Tool)[entry.item].native;
+                surface::Candidate {
+                    always: self.surface.is_always(source.server, &source.key, native),
+                    place: self.surface.place(source.server),
+                    bytes: if measured { self.most_bytes(entry) } else { 0 },
+                }
+            };
+            let tools: Vec<_> = visible.iter().map(candidate).collect();
+            let sum = |all: &[Bytes]| all.iter().map(|own| surface::cost(own.len())).sum();
+            let cost = surface::Own { fixed: sum(&fixed), search: sum(&search) };
+            if let Some(listed) = surface::listed(&tools, self.surface.mode(), self.surface.max_tokens(), cost) {
+                for (n, listed) in visible.into_iter().zip(listed) {
+                    shelf.entries[n].behind = !listed;
+                }
+                let [search, call] = search;
+                shelf.own.extend([call, search]);
+            }
+        }
+        // In the order of their names, as all lists are of one content.
+        shelf.own.extend(fixed);
+        shelf.own.sort();
+    }
+
+    /// The most that a tool's definition takes, whatever the revision of its host.
+    fn most_bytes(&self, entry: &Entry) -> usize {
+        let needs = self.sources[entry.site].items(Kind::Tool)[entry.item].needs;
+        let mut text = Vec::new();
+        let mut bytes = |class: Class| {
+            text.clear();
+            self.render(&mut text, Kind::Tool, entry, class);
+            text.len()
+        };
+        let different = |class: &Class| class.simplest(needs) == *class;
+        Class::ALL.into_iter().filter(different).map(&mut bytes).max().unwrap_or_default()
+    }
+
+    /// Whether a name is one of ours, where ours may be listed.
+    fn is_ours(&self, kind: Kind, exposed: &str) -> bool {
+        kind == Kind::Tool && (self.surface.may_search() || self.surface.lists_servers()) && own::is_own(exposed)
     }
 
     /// Whether a URI that passes untouched would be taken for one of ours, and so for another server's.
@@ -368,7 +459,12 @@ impl Catalogue {
         shelf.page(Class::of(revision), offset, limit, |out, entry, class| self.render(out, kind, entry, class))
     }
 
-    /// How many entries of a kind hosts see.
+    /// The definitions of our own tools that are listed.
+    pub fn own(&self) -> impl Iterator<Item = &Bytes> {
+        self.shelves[Kind::Tool.index()].own.iter()
+    }
+
+    /// How many entries of a kind hosts are listed.
     pub fn entries(&self, kind: Kind) -> usize {
         self.shelves[kind.index()].visible
     }
@@ -396,20 +492,74 @@ impl Catalogue {
         self.shelves[kind.index()].entries.iter().map(move |entry| {
             let source = &self.sources[entry.site];
             text.clear();
-            self.render(&mut text, kind, entry, class);
+            self.render_whole(&mut text, kind, entry, class);
+            let untrimmed = text.len();
+            self.trim(&mut text, 0, kind);
+            let definition = &source.items(kind)[entry.item];
             Item {
                 server: source.server,
                 key: &source.key,
                 kind,
-                native: &source.items(kind)[entry.item].native,
+                native: &definition.native,
                 exposed: entry.exposed.as_deref(),
                 bytes: text.len(),
+                untrimmed,
+                whole: definition.whole,
+                overridden: definition.whole as isize - definition.definition.len() as isize,
+                behind: entry.behind,
                 hidden: entry.hidden,
             }
         })
     }
 
+    /// How much of the tools is listed.
+    pub fn surface(&self) -> &Surface {
+        &self.surface
+    }
+
+    /// What the visible tools are found by. Made when it is first asked for, which takes a while for thousands.
+    pub(super) fn searched(&self, build: impl FnOnce() -> Searched) -> &Searched {
+        self.index.get_or_init(build)
+    }
+
+    /// Whether that was made already.
+    pub fn is_indexed(&self) -> bool {
+        self.index.get().is_some()
+    }
+
+    /// The positions of the visible tools.
+    pub(super) fn visible_tools(&self) -> impl Iterator<Item = usize> {
+        let entries = &self.shelves[Kind::Tool.index()].entries;
+        (0..entries.len()).filter(|&n| entries[n].hidden.is_none())
+    }
+
+    /// The tool at a position: the key of its server, what hosts call it, its definition as it is served.
+    pub(super) fn tool(&self, position: usize) -> (&ServerKey, &str, &Definition) {
+        let entry = &self.shelves[Kind::Tool.index()].entries[position];
+        let source = &self.sources[entry.site];
+        let definition = &source.items(Kind::Tool)[entry.item];
+        (&source.key, entry.exposed.as_deref().unwrap_or(&definition.native), definition)
+    }
+
+    /// Appends the published form of a visible tool, for hosts of this revision.
+    pub(super) fn publish(&self, out: &mut Vec<u8>, position: usize, revision: Revision) {
+        let entry = &self.shelves[Kind::Tool.index()].entries[position];
+        self.render(out, Kind::Tool, entry, Class::of(revision));
+    }
+
     fn render(&self, out: &mut Vec<u8>, kind: Kind, entry: &Entry, class: Class) {
+        let from = out.len();
+        self.render_whole(out, kind, entry, class);
+        self.trim(out, from, kind);
+    }
+
+    fn trim(&self, out: &mut Vec<u8>, from: usize, kind: Kind) {
+        if kind == Kind::Tool && !self.surface.trim().is_nothing() {
+            trim::trim(out, from, self.surface.trim());
+        }
+    }
+
+    fn render_whole(&self, out: &mut Vec<u8>, kind: Kind, entry: &Entry, class: Class) {
         let source = &self.sources[entry.site];
         let item = &source.items(kind)[entry.item];
         let expose = |uri: &str| match self.uris.expose(entry.site, uri) {

@@ -142,6 +142,9 @@ impl Class {
     /// How many there are.
     pub(super) const COUNT: usize = 4;
 
+    /// All of them, newest first.
+    pub(super) const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
+
     /// What each one asks for; each asks for all that the one before does.
     const ASKS: [Needs; Self::COUNT] = [
         Needs::ALWAYS,

@@ -13,13 +13,16 @@ use super::render::{Class, Needs};
 #[derive(Debug)]
 pub(super) struct Shelf {
     pub(super) entries: Vec<Entry>,
-    /// How many of them hosts see.
+    /// How many hosts are listed, ours among them.
     pub(super) visible: usize,
     /// About how many bytes those have.
     pub(super) size: usize,
     /// What those need before some host can be shown them.
     pub(super) needs: Needs,
     pub(super) fingerprint: Fingerprint,
+    /// Definitions of ours among them, and before which entry they stand.
+    pub(super) own: Vec<Bytes>,
+    pub(super) own_at: usize,
     lists: [OnceLock<Rendered>; Class::COUNT],
 }
 
@@ -32,6 +35,15 @@ pub(super) struct Entry {
     pub(super) item: usize,
     pub(super) exposed: Option<Arc<str>>,
     pub(super) hidden: Option<Hidden>,
+    /// It is not listed, but found by search.
+    pub(super) behind: bool,
+}
+
+impl Entry {
+    /// Whether hosts are listed it.
+    pub(super) fn is_listed(&self) -> bool {
+        self.hidden.is_none() && !self.behind
+    }
 }
 
 /// A list, and where in it the entries end.
@@ -55,13 +67,15 @@ impl Shelf {
             size: 0,
             needs: Needs::default(),
             fingerprint: Fingerprint([0; 16]),
+            own: Vec::new(),
+            own_at: 0,
             lists: Default::default(),
         }
     }
 
-    /// The entries that hosts see.
+    /// The entries that hosts are listed.
     pub(super) fn seen(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.hidden.is_none())
+        self.entries.iter().filter(|entry| entry.is_listed())
     }
 
     /// The whole list.
@@ -97,13 +111,18 @@ impl Shelf {
             let mut text = Vec::with_capacity(self.size + 2);
             let mut ends = Vec::with_capacity(self.visible);
             text.push(b'[');
-            for entry in self.seen() {
+            let mut put = |write: &mut dyn FnMut(&mut Vec<u8>)| {
                 if !ends.is_empty() {
                     text.push(b',');
                 }
-                write(&mut text, entry, class);
+                write(&mut text);
                 ends.push(text.len());
-            }
+            };
+            let (before, after) = self.entries.split_at(self.own_at.min(self.entries.len()));
+            let listed = |entry: &&Entry| entry.is_listed();
+            before.iter().filter(listed).for_each(|entry| put(&mut |text| write(text, entry, class)));
+            self.own.iter().for_each(|own| put(&mut |text| text.extend_from_slice(own)));
+            after.iter().filter(listed).for_each(|entry| put(&mut |text| write(text, entry, class)));
             text.push(b']');
             Rendered { text: text.into(), ends: ends.into() }
         })

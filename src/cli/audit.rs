@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use super::{Common, load, out};
 use crate::config;
+use crate::config::settings::AuditSettings;
 use crate::moment;
 use crate::shown::{shown, shown_str};
 use crate::telemetry::audit::chain::spelled;
@@ -86,7 +87,7 @@ enum By {
     Reason,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     config::duration(text).ok_or_else(|| "write for example 30m, 12h, 7d".to_owned())
 }
 
@@ -115,8 +116,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// The files of the configuration; `Err` inside means: told that there are none.
 fn configured(common: &Common, json: bool) -> anyhow::Result<Vec<PathBuf>> {
-    let settings = load::load(common, json)?.settings;
-    let Some(audit) = settings.telemetry.audit else {
+    files_of(load::load(common, json)?.settings.telemetry.audit.as_ref())
+}
+
+/// The same of settings.
+pub(super) fn files_of(audit: Option<&AuditSettings>) -> anyhow::Result<Vec<PathBuf>> {
+    let Some(audit) = audit else {
         out::say("onegate: the configuration names no audit file (telemetry.audit.file)");
         return Err(Exit::Usage.into());
     };

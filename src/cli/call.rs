@@ -1,5 +1,6 @@
 //! `onegate call`: one tool call through the whole pipeline.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::progress::Starting;
 use super::who::As;
 use super::{Common, load, out, run, tools};
 use crate::caller::Caller;
-use crate::catalog::naming;
+use crate::catalog::{naming, own};
 use crate::daemon::Daemon;
 use crate::gateway::{Failure, Gateway, Outcome, Pace};
 use crate::ident::Principal;
@@ -64,7 +65,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
     load::choose(&mut settings, args.profile.as_deref())?;
     let who = args.who.principal(&settings)?;
     // Only servers that can own the name are needed.
-    settings.servers.retain(|server| naming::may_own(&server.prefix, &args.name));
+    if let Some(name) = needed(&call, &args.name) {
+        settings.servers.retain(|server| naming::may_own(&server.prefix, &name));
+    }
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
         Starting::new().settle(&daemon.gateway()).await;
@@ -72,6 +75,15 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         daemon.stop(Pace::SWIFT).await;
         exit
     })?
+}
+
+/// The name whose servers are needed; nothing where all are, by a tool of ours.
+fn needed(call: &Call, name: &str) -> Option<String> {
+    match name {
+        own::CALL => call.inner().ok().and_then(|inner| json::text_of(inner.target()).map(Cow::into_owned)),
+        name if own::is_own(name) => None,
+        name => Some(name.to_owned()),
+    }
 }
 
 /// The call as a host would send it.

@@ -28,6 +28,7 @@ mod serve;
 mod status;
 mod tools;
 mod trust;
+mod unused;
 mod who;
 
 use std::path::PathBuf;

@@ -151,7 +151,12 @@ fn headline(gateway: &Value) -> String {
     let up = Duration::from_millis(gateway["uptime_ms"].as_u64().unwrap_or_default());
     let profiles = gateway["profiles"].as_array().into_iter().flatten().map(|profile| {
         let of = |name: &str| profile[name].as_u64().unwrap_or_default();
-        format!("{}: {} tools, ~{} tokens", profile["name"].as_str().unwrap_or_default(), of("tools"), of("tokens"))
+        let behind = match of("behind") {
+            0 => String::new(),
+            behind => format!(", {behind} more by search"),
+        };
+        let name = profile["name"].as_str().unwrap_or_default();
+        format!("{name}: {} tools, ~{} tokens{behind}", of("tools"), of("tokens"))
     });
     let ready = if gateway["ready"] == true { "" } else { ", not ready yet" };
     let profiles = profiles.collect::<Vec<_>>().join("; ");

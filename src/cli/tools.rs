@@ -1,12 +1,16 @@
 //! `onegate tools`: the catalogue as a host sees it, all kinds, and what it costs the model.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::exit::Exit;
 use super::progress::Starting;
+use super::unused::{self, Called};
 use super::who::As;
 use super::{Common, load, out, run};
-use crate::catalog::{Item, tokens};
+use crate::catalog::ledger::{Ledger, Sum};
+use crate::catalog::{Item, own, tokens};
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
@@ -23,6 +27,9 @@ pub(super) struct Args {
     /// Also show what hosts do not see, and why.
     #[arg(long)]
     hidden: bool,
+    /// Instead: which tools nobody called for so long, for example 30d, by the record of decisions.
+    #[arg(long, value_name = "TIME", value_parser = super::audit::time)]
+    unused: Option<Duration>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -42,12 +49,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         keep_only(&mut settings, wanted)?;
     }
     let who = args.who.principal(&settings)?;
+    let called = match args.unused {
+        None => None,
+        Some(time) => Some(Called::read(&super::audit::files_of(settings.telemetry.audit.as_ref())?, time)?),
+    };
     // Nothing is called.
     settings.telemetry.audit = None;
     run::block_on(async {
         let daemon = Daemon::start(settings)?;
         Starting::new().settle(&daemon.gateway()).await;
-        let shown = show(args, &daemon.gateway(), &who);
+        let shown = show(args, &daemon.gateway(), &who, called.as_ref());
         let failed = tell_failed(&daemon.gateway());
         daemon.stop(Pace::SWIFT).await;
         shown?;
@@ -65,12 +76,22 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
     Ok(())
 }
 
-fn show(args: &Args, gateway: &Gateway, who: &Principal) -> anyhow::Result<()> {
+fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Called>) -> anyhow::Result<()> {
     let catalogue = gateway.catalogue(gateway.sight(who, 0));
+    if let Some(called) = called {
+        return match args.json {
+            true => out::json(&unused::as_json(&catalogue, called)),
+            false => out::text(&unused::as_text(&catalogue, called)),
+        };
+    }
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
     out::text(&as_table(&catalogue))?;
+    let costs = costs(&Ledger::of(&catalogue));
+    if !costs.is_empty() {
+        out::text(&costs)?;
+    }
     if args.hidden {
         let hidden: Vec<_> = items(&catalogue)
             .filter_map(|item| {
@@ -90,7 +111,8 @@ fn items(catalogue: &Catalogue) -> impl Iterator<Item = Item<'_>> {
 
 /// What is visible with its size, kind by kind, and the sums; where there is nothing, that there are no tools.
 pub(super) fn as_table(catalogue: &Catalogue) -> String {
-    let visible: Vec<_> = items(catalogue).filter(|item| item.hidden.is_none()).collect();
+    let visible: Vec<_> = items(catalogue).filter(|item| item.hidden.is_none() && !item.behind).collect();
+    let own: Vec<_> = catalogue.own().map(|raw| (own_name(raw), raw.len())).collect();
     let mut kinds = Kind::ALL.to_vec();
     kinds.retain(|&kind| visible.iter().any(|item| item.kind == kind));
     if kinds.is_empty() {
@@ -109,6 +131,12 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
             let exposed = shown_str(item.exposed.unwrap_or_default());
             vec![exposed, item.key.to_string(), shown_str(item.native), item.bytes.to_string(), cost(item).to_string()]
         }));
+        if *kind == Kind::Tool {
+            rows.extend(own.iter().map(|(name, bytes)| {
+                let (bytes, tokens) = (bytes.to_string(), tokens::estimate(*bytes).to_string());
+                vec![name.clone(), own::KEY.to_owned(), "-".to_owned(), bytes, tokens]
+            }));
+        }
         rows.push(sum(kind.as_str(), &of_kind));
     }
     if kinds.len() > 1 {
@@ -117,27 +145,80 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
     out::table(&rows, &[3, 4])
 }
 
+/// The name of a tool of ours.
+fn own_name(raw: &[u8]) -> String {
+    crate::protocol::json::member(raw, "name").and_then(crate::protocol::json::text_of).unwrap_or_default().into_owned()
+}
+
+/// What it costs by server, and what is saved by which means; nothing where that says no more than the table.
+fn costs(ledger: &Ledger) -> String {
+    let mut text = String::new();
+    if ledger.servers.len() > 1 || ledger.behind.items > 0 {
+        let mut rows = vec![["", "listed", "tokens", "by search", "tokens", "hidden"].map(str::to_owned).to_vec()];
+        let row = |name: &str, listed: &Sum, behind: &Sum, hidden: &Sum| {
+            let numbers = [listed.items, listed.tokens, behind.items, behind.tokens, hidden.items];
+            [vec![name.to_owned()], numbers.map(|number| number.to_string()).to_vec()].concat()
+        };
+        rows.extend(ledger.servers.iter().map(|of| row(of.key.as_str(), &of.listed, &of.behind, &of.hidden)));
+        if ledger.own.items > 0 {
+            rows.push(row(own::KEY, &ledger.own, &Sum::default(), &Sum::default()));
+        }
+        rows.push(row("all", &ledger.listed, &ledger.behind, &ledger.hidden));
+        text.push_str(&format!("\n{}", out::table(&rows, &[1, 2, 3, 4, 5])));
+    }
+    let tokens = |bytes: isize| tokens::estimate(bytes.unsigned_abs());
+    let mut saved = Vec::new();
+    if ledger.trimmed > 0 {
+        saved.push(format!("{} by trims", tokens(ledger.trimmed)));
+    }
+    match ledger.overridden {
+        0 => {}
+        bytes @ 1.. => saved.push(format!("{} by overrides", tokens(bytes))),
+        bytes => saved.push(format!("-{} by overrides", tokens(bytes))),
+    }
+    for (means, sum) in [("search", &ledger.behind), ("filters, rules and pins", &ledger.hidden)] {
+        if sum.items > 0 {
+            saved.push(format!("{} by {means}", sum.tokens));
+        }
+    }
+    if !saved.is_empty() {
+        text.push_str(&format!("\ntokens saved, about: {}\n", saved.join(", ")));
+    }
+    text
+}
+
 fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
+    let ledger = Ledger::of(catalogue);
     let (mut shown, mut hidden) = (Vec::new(), Vec::new());
-    let (mut bytes, mut sum) = (0, 0);
     for item in items(catalogue) {
         let cost = tokens::estimate(item.bytes);
         let mut value = json!({
             "server": item.key.as_str(), "kind": item.kind.as_str(), "native": item.native, "exposed": item.exposed,
-            "bytes": item.bytes, "tokens": cost,
+            "bytes": item.bytes, "tokens": cost, "whole": item.whole, "listed": item.hidden.is_none() && !item.behind,
         });
         match item.hidden {
-            None => {
-                bytes += item.bytes;
-                sum += cost;
-                shown.push(value);
-            }
+            None => shown.push(value),
             Some(why) => {
                 value["reason"] = why.code().into();
                 hidden.push(value);
             }
         }
     }
+    shown.extend(catalogue.own().map(|raw| {
+        json!({
+            "server": own::KEY, "kind": Kind::Tool.as_str(), "native": null, "exposed": own_name(raw),
+            "bytes": raw.len(), "tokens": tokens::estimate(raw.len()), "whole": raw.len(), "listed": true,
+        })
+    }));
+    let sum = |sum: &Sum| json!({ "items": sum.items, "bytes": sum.bytes, "tokens": sum.tokens });
+    let by_server: Vec<_> = ledger
+        .servers
+        .iter()
+        .map(|of| {
+            let (listed, behind, hidden) = (sum(&of.listed), sum(&of.behind), sum(&of.hidden));
+            json!({ "key": of.key.as_str(), "listed": listed, "behind": behind, "hidden": hidden })
+        })
+        .collect();
     let servers: Vec<_> = gateway
         .servers()
         .map(|server| {
@@ -145,7 +226,15 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
             json!({ "key": server.key().as_str(), "state": state, "era": era, "last_error": server.last_error() })
         })
         .collect();
-    json!({ "items": shown, "hidden": hidden, "bytes": bytes, "tokens": sum, "servers": servers })
+    json!({
+        "items": shown, "hidden": hidden, "bytes": ledger.listed.bytes, "tokens": ledger.listed.tokens,
+        "estimator": tokens::NAME, "behind": sum(&ledger.behind), "own": sum(&ledger.own), "by_server": by_server,
+        "saved": {
+            "trims": ledger.trimmed, "overrides": ledger.overridden, "search": ledger.behind.bytes,
+            "hidden": ledger.hidden.bytes,
+        },
+        "servers": servers,
+    })
 }
 
 fn state_words(state: &State) -> (&'static str, Option<&'static str>) {

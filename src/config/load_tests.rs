@@ -198,6 +198,7 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     assert!(missing.is_empty(), "not in default.toml: {missing:?}");
     let mut file = layers::merge(&[layer]).unwrap();
     assert_eq!(file.pins.lock.take().as_deref(), Some("onegate.lock"));
+    assert!(file.search.model.take().is_some());
     let default = schema::Server::default();
     let mut server = file.servers.remove("example").unwrap();
     assert!(server.command.take().is_some() && server.cwd.take().is_some());
@@ -208,7 +209,8 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     server.args = default.args.clone();
     server.env = default.env.clone();
     let schema::Server { tools, prompts, resources, templates, roots, .. } = &mut server;
-    for items in [tools, prompts, resources, templates, roots] {
+    *tools = schema::Tools::default();
+    for items in [prompts, resources, templates, roots] {
         *items = schema::Items::default();
     }
     assert!(server == default, "a default of [servers.*] is written wrongly");
@@ -718,7 +720,7 @@ fn keys_of_the_http_front_are_read() {
     assert!(loaded.serving.configured && loaded.serving.faults.is_empty() && loaded.serving.nobody.is_none());
     let notes: Vec<_> = loaded.serving.notes.iter().map(Note::to_string).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("c.toml:37: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
+    assert!(notes[0].starts_with("c.toml:48: http.listen: [::]:0 is reached from other machines"), "{}", notes[0]);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod schema;
 mod serving;
 pub mod settings;
 mod size;
+mod surface;
 mod tokens;
 pub(crate) mod tree;
 pub mod trust;

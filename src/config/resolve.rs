@@ -82,6 +82,10 @@ pub(super) fn resolve(
     let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
     let profiles = front.profiles(file.profiles, &known, &servers);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
+    if file.search.model.is_some() {
+        let message = "search.model: this build has no feature `semantic`; tools are found by words alone".to_owned();
+        notes.push(Note { place: origins.place("search.model", layers), message });
+    }
     front.points_at_itself(&http, &servers);
     let mut serving = front.serving;
     let mut policy = rules::Rules { ground: &ground, earlier, faults: &mut faults, notes: &mut notes, known: &known };
@@ -200,8 +204,10 @@ impl Resolver<'_> {
             self.faults.push(self.fault(&join(&join(&path, "limits"), "burst"), message));
         }
         let overrides = self.overrides(std::mem::take(&mut server.r#override), &path);
+        let schema::Tools { allow, deny, always } = server.tools;
+        let tools = schema::Items { allow, deny };
         for (kind, items) in [
-            ("tools", &server.tools),
+            ("tools", &tools),
             ("prompts", &server.prompts),
             ("resources", &server.resources),
             ("templates", &server.templates),
@@ -237,7 +243,8 @@ impl Resolver<'_> {
                 queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
                 max_result: server.limits.max_result.0,
             },
-            tools: filter(server.tools),
+            tools: filter(tools),
+            always,
             prompts: filter(server.prompts),
             resources: filter(server.resources),
             templates: filter(server.templates),

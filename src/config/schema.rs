@@ -9,6 +9,7 @@ mod front;
 mod pins;
 mod policy;
 mod shape;
+mod surface;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub(super) use policy::{
     Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,
 };
 pub(super) use shape::SHAPE;
+pub(super) use surface::{Surface, Tools, Trim};
 
 // No `Debug` on what can hold a plain-text secret (I-34).
 
@@ -45,6 +47,8 @@ pub(super) struct File {
     pub profiles: BTreeMap<String, Profile>,
     /// Who may use what, how often and with which arguments.
     pub policy: Policy,
+    /// How tools are found where they are not listed.
+    pub search: Search,
     /// What was reviewed of the servers, and what becomes of what is not as reviewed.
     pub pins: Pins,
     /// What `serve` listens on.
@@ -55,6 +59,15 @@ pub(super) struct File {
     pub admin: Admin,
     /// Logs, and the record of decisions.
     pub telemetry: Telemetry,
+}
+
+/// How tools are found.
+#[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Search {
+    /// Folder of a sentence model, for builds with the feature `semantic`; others find by words alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 /// The gateway itself.
@@ -135,7 +148,7 @@ pub(super) struct Server {
     /// Its bounds.
     pub limits: Limits,
     /// Which of its tools are visible, by the names that it gives them.
-    pub tools: Items,
+    pub tools: Tools,
     /// Which of its prompts are visible, by the names that it gives them.
     pub prompts: Items,
     /// Which of its resources are visible, by their URIs.
@@ -171,7 +184,7 @@ impl Default for Server {
             required: false,
             sharing: Sharing::Auto,
             limits: Limits::default(),
-            tools: Items::default(),
+            tools: Tools::default(),
             prompts: Items::default(),
             resources: Items::default(),
             templates: Items::default(),

@@ -22,7 +22,7 @@ use super::settings::{
     ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, JwtSettings, KeySource, ProfileSettings, Reach,
     ServerSettings, StdioToken, TlsSettings,
 };
-use super::{address, keys, tokens};
+use super::{address, keys, surface, tokens};
 use crate::moment;
 use crate::shown::shown_str as shown;
 
@@ -89,7 +89,10 @@ impl Front<'_, '_> {
     ) -> Vec<ProfileSettings> {
         let mut profiles = vec![match written.remove(ProfileSettings::DEFAULT) {
             Some(profile) => self.profile(ProfileSettings::DEFAULT.to_owned(), profile, known, enabled),
-            None => ProfileSettings::everything(),
+            None => ProfileSettings {
+                surface: surface::settings(&Profile::default(), enabled),
+                ..ProfileSettings::everything()
+            },
         }];
         profiles.extend(written.into_iter().map(|(name, profile)| self.profile(name, profile, known, enabled)));
         profiles
@@ -103,6 +106,7 @@ impl Front<'_, '_> {
         enabled: &[ServerSettings],
     ) -> ProfileSettings {
         let path = join(&join("profiles", &name), "servers");
+        let surface = surface::settings(&profile, enabled);
         let servers = profile.servers.map(|wanted| {
             let mut servers: Vec<ServerKey> = Vec::with_capacity(wanted.len());
             for (index, key) in wanted.iter().enumerate() {
@@ -133,7 +137,7 @@ impl Front<'_, '_> {
             }
         }
         let tools = ItemFilter { allow: profile.tools.allow, deny: profile.tools.deny };
-        ProfileSettings { name, servers, tools, name_budget }
+        ProfileSettings { name, servers, tools, name_budget, surface }
     }
 
     /// Where is listened, and who may come in: decided together, because an open door must not face the network.

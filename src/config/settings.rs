@@ -15,6 +15,7 @@ use crate::ident::{Secret, ServerKey};
 
 mod pins;
 mod policy;
+mod surface;
 mod target;
 
 pub use pins::{Additions, PinMode, PinSettings, PinsSettings};
@@ -22,6 +23,7 @@ pub use policy::{
     Annotation, Attempts, Check, Condition, Effect, JsonType, LimitSettings, OverrideSettings, Per, PolicySettings,
     Rate, RuleSettings, Scalar, TimeWindow, Transport,
 };
+pub use surface::{SurfaceMode, SurfaceSettings, TrimSettings};
 pub use target::{Target, TargetError, WhoError, WhoPattern};
 
 /// The whole configuration.
@@ -147,6 +149,8 @@ pub struct ServerSettings {
     pub limits: ServerLimits,
     /// Which tools are visible, by native name.
     pub tools: ItemFilter,
+    /// Which tools stay in a list where others go behind search, by native name.
+    pub always: Vec<String>,
     /// Which prompts are visible, by native name.
     pub prompts: ItemFilter,
     /// Which resources are visible, by native URI.
@@ -177,6 +181,7 @@ impl ServerSettings {
             sharing: Sharing::Auto,
             limits: ServerLimits::default(),
             tools: ItemFilter::default(),
+            always: Vec::new(),
             prompts: ItemFilter::default(),
             resources: ItemFilter::default(),
             templates: ItemFilter::default(),
@@ -305,6 +310,8 @@ pub struct ProfileSettings {
     pub tools: ItemFilter,
     /// Longest name of a tool here; `None` = as everywhere.
     pub name_budget: Option<usize>,
+    /// How much of them a host is shown at once.
+    pub surface: SurfaceSettings,
 }
 
 impl ProfileSettings {
@@ -313,7 +320,13 @@ impl ProfileSettings {
 
     /// A default profile that shows everything.
     pub fn everything() -> Self {
-        Self { name: Self::DEFAULT.to_owned(), servers: None, tools: ItemFilter::default(), name_budget: None }
+        Self {
+            name: Self::DEFAULT.to_owned(),
+            servers: None,
+            tools: ItemFilter::default(),
+            name_budget: None,
+            surface: SurfaceSettings::default(),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn serve_http(
             http.listen
         );
     }
-    let daemon = Daemon::start(settings)?;
+    let daemon = Daemon::start_for_hosts(settings)?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/mcp", http.listen);
     announce(&address);

@@ -9,6 +9,7 @@ mod reload;
 mod signals;
 mod systemd;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,14 +55,24 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the gateway; its servers start in the background. Needs a runtime. A record of decisions that was asked for
-    /// and cannot be written keeps it from starting (E-40).
+    /// Starts the gateway for a look or a call: its servers start in the background, and list. Needs a runtime. A record of
+    /// decisions that was asked for and cannot be written keeps it from starting (E-40).
     pub fn start(settings: Settings) -> anyhow::Result<Self> {
+        Self::start_with(settings, None)
+    }
+
+    /// The same for hosts: what servers listed when we ran last is shown before they start, and kept for the next run.
+    fn start_for_hosts(settings: Settings) -> anyhow::Result<Self> {
+        let catalogue = settings.gateway.state.join("catalogue");
+        Self::start_with(settings, Some(catalogue))
+    }
+
+    fn start_with(settings: Settings, catalogue: Option<PathBuf>) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
         let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
         let (memory, fixed) = (EraMemory::at(settings.gateway.state.join("eras")), Fixed::of(&settings));
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let current = Current::start(settings, connect, &memory, &tasks, audit)
+        let current = Current::start(settings, connect, &memory, &tasks, (audit, catalogue))
             .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
         let (fault, closed) = (Arc::default(), CancellationToken::new());
         Ok(Self { current, tasks, keeper, admin, fixed, fault, closed })
@@ -122,5 +133,5 @@ impl Daemon {
 /// Serves the host on our standard streams; who it is says the token of this installation, not the host.
 pub async fn serve_stdio(settings: Settings, principal: Principal, reload: Reload) -> anyhow::Result<Ended> {
     let (channel, _restore) = crate::transport::standard::host().context("standard input and output cannot be used")?;
-    Ok(Daemon::start(settings)?.serve(channel, principal, Some(reload)).await)
+    Ok(Daemon::start_for_hosts(settings)?.serve(channel, principal, Some(reload)).await)
 }

@@ -36,6 +36,7 @@ use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
+use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
 
 /// A failed list, and an ended stream, is tried again after this, doubling…
@@ -152,6 +153,8 @@ pub(super) struct Client {
 pub(super) struct Ground {
     pub(super) index: usize,
     pub(super) serial: u64,
+    /// What it lists is known from before.
+    pub(super) is_known: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) connect: Arc<dyn Connect>,
     pub(super) memory: EraMemory,
@@ -193,9 +196,18 @@ impl Client {
             resources: Singles::default(),
             watched_tasks: Singles::default(),
         });
-        let Ground { index, serial, connect, memory, events, apart, tasks, .. } = ground;
-        let actor =
-            Actor { index, serial, server: Arc::clone(&server), connect, memory, events, apart, tasks: tasks.clone() };
+        let Ground { index, serial, is_known, connect, memory, events, apart, tasks, .. } = ground;
+        let actor = Actor {
+            index,
+            serial,
+            is_known,
+            server: Arc::clone(&server),
+            connect,
+            memory,
+            events,
+            apart,
+            tasks: tasks.clone(),
+        };
         tasks.spawn(actor.run());
         server
     }
@@ -344,6 +356,7 @@ impl Client {
 struct Actor {
     index: usize,
     serial: u64,
+    is_known: bool,
     server: Arc<Client>,
     connect: Arc<dyn Connect>,
     memory: EraMemory,
@@ -384,7 +397,8 @@ impl Actor {
         }
         let remote = matches!(server.settings.reach, Ok(Reach::Remote(_)));
         let mut life = if remote { Lifecycle::remote() } else { Lifecycle::default() };
-        let mut needed = !server.lease.calls_only;
+        let is_listed = self.is_known && server.settings.start == Start::Lazy;
+        let mut needed = !server.lease.calls_only && !is_listed;
         let mut starts = 0u64;
         let mut woken = server.woken.subscribe();
         while self.wait_for_leave(&mut life, &mut needed, &mut woken).await {
@@ -409,6 +423,10 @@ impl Actor {
                     continue;
                 }
             };
+            // Its arguments may hold secrets.
+            let command = server.settings.launch().map(|launch| shown_str(&launch.command));
+            let pid = session.child.as_ref().map(Child::pid);
+            tracing::info!(server = %server.key, command, pid, revision = agreed.revision.as_str(), "started");
             let end = self.attend(&session, &agreed).await;
             server.current.store(None);
             if let End::Renew = end {

@@ -1,13 +1,14 @@
 //! What a server offers, as it announced it: read once after the handshake, never assumed (CAP-1, D061).
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::ident::Kind;
 use crate::protocol::capability::{TASKS, UI};
 use crate::protocol::json;
 
 /// What a server offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offers {
     /// Its kinds of items; whether it tells of their changes. Templates come with resources.
     pub tools: Option<bool>,

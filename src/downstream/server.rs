@@ -236,13 +236,15 @@ impl Pending {
 }
 
 impl Server {
-    /// Makes a server; its actors belong to `tasks`.
+    /// Makes a server; its actors belong to `tasks`. One whose lists are known is not started to list, unless it is to be
+    /// started eagerly.
     pub fn run(
         index: usize,
         settings: ServerSettings,
         connect: Arc<dyn Connect>,
         memory: EraMemory,
         news: News,
+        is_known: bool,
         tasks: &TaskTracker,
     ) -> Arc<Self> {
         static SERIALS: AtomicU64 = AtomicU64::new(1);
@@ -252,6 +254,7 @@ impl Server {
             index,
             serial: SERIALS.fetch_add(1, Ordering::Relaxed),
             settings: Arc::clone(&settings),
+            is_known,
             connect,
             memory,
             events,

@@ -1,7 +1,7 @@
 //! What servers list to hosts that can do more: many a server shows a tool that asks its user only to who can ask one
 //! (LST-1, CCH-6). A legacy server learns that at `initialize`, so it is listed on the connection of those hosts.
 //!
-//! An audience is one principal with one set of capabilities; what such servers list to it nobody else sees (INV-6).
+//! An audience is one principal with one set of capabilities; what such servers list to it nobody else sees (INV-6, CCH-5).
 //! Where they list to it what they list to all there is nothing to keep. Filled when its host first lists or asks for
 //! what is not known, and again when the server says that something changed there or its connection is another.
 //!
@@ -174,7 +174,7 @@ impl Audiences {
             return Arc::clone(&built.2);
         }
         let items: Vec<_> = audience.own().iter().map(|own| own.items.clone()).collect();
-        let built = Arc::new(self.lists.build(sight, |server, kind| items[server][kind.index()].clone()));
+        let built = self.lists.build(sight, |server, kind| items[server][kind.index()].clone());
         audience.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
         built
     }

@@ -5,6 +5,7 @@
 //! process, what it listed, who subscribed, and what its limits have counted. Knows no file: `daemon` brings settings.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +22,9 @@ use super::bridge::Bridge;
 use super::learned::Learned;
 use super::lists::{Lists, Place, Seen};
 use super::pinned::{Guarded, Pinned};
+use super::remembered::Slot;
 use super::seal::Seal;
+use super::search::Background;
 use super::subscriptions::{Below, Subscriptions};
 use crate::catalog::View;
 use crate::config::settings::{ProfileSettings, Reach, ServerFault, ServerSettings, Settings};
@@ -83,6 +86,8 @@ struct Lasting {
     learned: Arc<Learned>,
     subscriptions: Arc<Subscriptions>,
     audit: Option<Arc<Audit>>,
+    /// Where it is kept what servers list.
+    catalogue: Option<PathBuf>,
 }
 
 /// What became of the servers, by key.
@@ -180,13 +185,14 @@ fn arrange<K: Clone + std::hash::Hash + Eq, T>(
 
 impl Current {
     /// Starts all servers. Their actors, and whatever they start, belong to `tasks`; every decision is written down in
-    /// `audit`, where there is one.
+    /// `audit`, where there is one. What servers list is kept in the folder `catalogue`, and shown from there before they
+    /// are started; without, each is started to list.
     pub fn start(
         settings: Settings,
         connect: Arc<dyn Connect>,
         memory: &EraMemory,
         tasks: &TaskTracker,
-        audit: Option<Arc<Audit>>,
+        (audit, catalogue): (Option<Arc<Audit>>, Option<PathBuf>),
     ) -> Result<Arc<Self>, Vec<RulesError>> {
         let clock = clock();
         let compiled = Compiled::new(settings, &clock, None)?;
@@ -205,6 +211,7 @@ impl Current {
             learned: Arc::default(),
             subscriptions: Arc::new(Subscriptions::new(tasks.clone())),
             audit,
+            catalogue,
         };
         let told = Arc::new(Mutex::new((told, told_apart)));
         let gateway = lasting.build(compiled, None);
@@ -306,27 +313,36 @@ impl Lasting {
         policy.approve(pins.approved());
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
         let required = settings.servers.iter().map(|server| server.required).collect();
-        let (mut servers, mut places) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        let (mut servers, mut places, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for (n, wanted) in settings.servers.into_iter().enumerate() {
             let (key, prefix, overrides) = (wanted.key.clone(), wanted.prefix.clone(), wanted.overrides.clone());
             let http = matches!(wanted.reach, Ok(Reach::Remote(_)));
             let old = before.and_then(|before| before.servers.get(n).map(|server| (server, before.gone[n])));
+            let slot = self.catalogue.as_deref().and_then(|folder| Slot::of(folder, &wanted));
+            let mut listed = None;
             let server = match old {
                 Some((server, was_gone)) if gone[n] || !was_gone && server.settings().runs_as(&wanted) => {
                     Arc::clone(server)
                 }
                 _ => {
                     let news = News { events: self.events.clone(), apart: self.apart.clone() };
-                    Server::run(n, wanted, Arc::clone(&self.connect), self.memory.clone(), news, &self.tasks)
+                    listed = slot.as_ref().and_then(Slot::read);
+                    let is_known = listed.as_ref().is_some_and(|listed| listed.fresh);
+                    let (connect, memory) = (Arc::clone(&self.connect), self.memory.clone());
+                    Server::run(n, wanted, connect, memory, news, is_known, &self.tasks)
                 }
             };
-            places.push(Place { key, serial: server.serial(), gone: gone[n], prefix, http, overrides });
+            places.push(Place { key, serial: server.serial(), gone: gone[n], prefix, http, overrides, slot });
+            known.push(listed);
             servers.push(server);
         }
         let old = before.map(|before| &*before.lists);
         let budget = settings.gateway.name_budget;
-        let lists = Arc::new(Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old));
-        if before.is_some() {
+        let is_known = before.is_some() || known.iter().any(Option::is_some);
+        let (old, background) = ((old, known), Background(self.tasks.clone()));
+        let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old, background);
+        let lists = Arc::new(lists);
+        if is_known {
             lists.go_on();
         }
         let seal = before.filter(|before| before.sealed_by(&settings.gateway)).map(|before| Arc::clone(&before.seal));

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::bridge::{Exchange, Input};
 use super::recorded::{Trace, subscribing};
 use super::refused::Refused;
+use super::search::Meant;
 use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
@@ -81,6 +82,16 @@ impl Way {
 impl Gateway {
     /// Serves a request that names an item. Dropping the future cancels it.
     pub async fn call(&self, call: &Call, caller: &Caller, upward: Arc<Upward>) -> Result<Outcome, Failure> {
+        let inner;
+        let call = match self.meant(call, caller) {
+            Meant::Itself => call,
+            Meant::Inner(meant) => {
+                inner = meant;
+                &*inner
+            }
+            // Rare and large: on the heap.
+            Meant::Own(own) => return Box::pin(self.serve_own(own, call, caller)).await,
+        };
         let mut trace = self.trace(call, caller);
         let outcome = self.serve(call, caller, upward, &mut trace).await;
         trace.ended(&outcome);

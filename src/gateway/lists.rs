@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::grants::granted;
 use super::pinned::Pinned;
+use super::remembered::{Content, Known, Slot};
+use super::search::Background;
 use crate::caller::Caller;
 use crate::catalog::{self, Catalogue, Contribution, Fingerprint, View};
 use crate::config::settings::OverrideSettings;
@@ -62,6 +64,8 @@ pub(super) struct Place {
     pub(super) http: bool,
     /// What the operator changes about its tools.
     pub(super) overrides: Vec<OverrideSettings>,
+    /// Where it is kept what it lists, for the next run.
+    pub(super) slot: Option<Slot>,
 }
 
 /// The lists of all servers.
@@ -90,6 +94,7 @@ pub(super) struct Lists {
     deadline: OnceLock<Instant>,
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
+    background: Background,
     /// What the configuration names and nobody lists, as it was told last: where it stands, and the name.
     unmatched: Mutex<BTreeSet<(String, String)>>,
 }
@@ -160,17 +165,43 @@ struct Part {
     instructions: [Option<String>; 2],
     /// The same of what it offers.
     offers: [Option<Offers>; 2],
+    /// The pages as they came, by kind: what is remembered.
+    pages: [Option<Vec<Bytes>>; 4],
+    /// What was remembered last is not what there is now; what that was.
+    forgetful: bool,
+    written: Option<(u64, SystemTime)>,
 }
 
 impl Part {
-    /// What is known at first of the server in a place: what it listed before, where it is the same one.
-    fn of(place: &Place, server: usize, before: Option<&Lists>) -> Self {
+    /// What is known at first of the server in a place: what was listed of it before. One that is started anew is shown as it
+    /// was until it lists, as after any start, so that hosts are told of what differs and once (D027).
+    fn of(place: &Place, server: usize, before: Option<&Lists>, known: Option<Known>) -> Self {
         if place.gone {
             let nothing = OneList { settled: true, ..OneList::default() };
             return Self { lists: std::array::from_fn(|_| nothing.clone()), ..Self::default() };
         }
-        let same = before.filter(|before| before.places.get(server).is_some_and(|old| old.serial == place.serial));
-        same.map(|before| before.parts()[server].clone()).unwrap_or_default()
+        let listed = before.and_then(|before| Some((before, before.places.get(server).filter(|old| !old.gone)?)));
+        let Some((before, old)) = listed else { return known.map(Self::remembered).unwrap_or_default() };
+        let mut part = before.parts()[server].clone();
+        if old.serial != place.serial {
+            part.lists.iter_mut().for_each(|list| list.until = None);
+        }
+        part
+    }
+
+    /// What it listed when we ran last.
+    fn remembered(Known { content, parts, .. }: Known) -> Self {
+        let lists = parts.map(|live| OneList { live, settled: true, ..OneList::default() });
+        let Content { offers, instructions, lists: pages } = content;
+        Self { lists, instructions: [instructions, None], offers: [Some(offers), None], pages, ..Self::default() }
+    }
+
+    /// What it may be shown by in the next run; nothing where it has not listed all that it offers.
+    fn content(&self) -> Option<Content> {
+        let offers = self.offers[0].clone()?;
+        let listed = |kind: Kind| self.lists[kind.index()].live.is_some() || offers.of(kind).is_none();
+        let lists = self.pages.clone();
+        Kind::ALL.into_iter().all(listed).then(|| Content { offers, instructions: self.instructions[0].clone(), lists })
     }
 
     /// What may be shown of what it said, by its pins.
@@ -266,6 +297,8 @@ fn settled(parts: &[Part]) -> [usize; 4] {
 struct Taken {
     /// Lists may be others now.
     changed: bool,
+    /// One was listed.
+    listed: bool,
     /// These resources of this server are.
     updated: Option<(usize, BTreeSet<String>)>,
 }
@@ -277,9 +310,11 @@ impl Lists {
         policy: Arc<Policy>,
         pins: Arc<Pinned>,
         budget: usize,
-        before: Option<&Self>,
+        (before, known): (Option<&Self>, Vec<Option<Known>>),
+        background: Background,
     ) -> Self {
-        let parts: Vec<_> = (0..).zip(&places).map(|(server, place)| Part::of(place, server, before)).collect();
+        let parts: Vec<_> =
+            (0..).zip(places.iter().zip(known)).map(|(n, (place, known))| Part::of(place, n, before, known)).collect();
         let show = |view| Arc::new(Show::new(view));
         let settled = settled(&parts);
         let told = before.map(|before| before.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -298,6 +333,7 @@ impl Lists {
             settled: watch::Sender::new(settled),
             deadline: OnceLock::new(),
             kept: Mutex::default(),
+            background,
             unmatched: Mutex::new(told.unwrap_or_default()),
         }
     }
@@ -354,7 +390,7 @@ impl Lists {
                     if let Some((server, resources)) = &taken.updated {
                         updated((*server, 0), resources);
                     }
-                    if taken.changed {
+                    if taken.changed || taken.listed {
                         let now = Instant::now();
                         let latest = tell.map_or(now + LATEST, |(_, latest)| latest);
                         tell = Some((now + QUIET, latest));
@@ -380,6 +416,7 @@ impl Lists {
                 }
                 () = sleep_until(at), if tell.is_some() => {
                     tell = None;
+                    self.remember();
                     if *self.settled.borrow() == [self.places.len(); 4] {
                         self.tell_unmatched();
                     }
@@ -432,9 +469,12 @@ impl Lists {
                 part.offers[0] = Some(offers);
                 part.pin(&self.pins, event.server);
                 if let Some((live, pinned)) = compared {
+                    part.pages[list.kind.index()] = Some(list.pages);
+                    part.forgetful = true;
                     let its = &mut part.lists[list.kind.index()];
                     its.until = Some(Instant::now() + holds_for(era, list.ttl, list.tells_changes));
                     taken.changed = its.put(place, live, pinned);
+                    taken.listed = true;
                     looked_at = Some((looked, list.kind));
                 }
                 vec![list.kind]
@@ -469,6 +509,23 @@ impl Lists {
             looked.mark(kind);
         }
         taken
+    }
+
+    /// Keeps what servers list for the next run, where that is another than was kept last.
+    fn remember(&self) {
+        let mut parts = self.parts();
+        let due = parts.iter_mut().enumerate().filter_map(|(server, part)| {
+            let content = self.places[server].slot.as_ref().filter(|_| part.forgetful).and_then(|_| part.content())?;
+            part.forgetful = false;
+            Some((server, content, part.written))
+        });
+        let due: Vec<_> = due.collect();
+        drop(parts);
+        for (server, content, mut written) in due {
+            let Some(slot) = &self.places[server].slot else { continue };
+            slot.write(&content, &mut written);
+            self.parts()[server].written = written;
+        }
     }
 
     /// Says what the configuration names and no server lists: a slip of the pen in a deny rule denies nothing. Each is
@@ -598,6 +655,7 @@ impl Lists {
             return current;
         }
         let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
+        self.background.prepare(&built);
         show.current.store(Some(Arc::clone(&built)));
         if sight.0 >= self.profiles {
             self.forget_unused();
@@ -616,9 +674,15 @@ impl Lists {
     }
 
     /// The same with these in the place of what servers list to all.
-    pub(super) fn build(&self, sight: Sight, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
+    pub(super) fn build(
+        &self,
+        sight: Sight,
+        own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>,
+    ) -> Arc<Catalogue> {
         let view = self.show(sight);
-        self.merge(&self.parts(), &view, own)
+        let built = Arc::new(self.merge(&self.parts(), &view, own));
+        self.background.prepare(&built);
+        built
     }
 
     fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {
@@ -805,6 +869,16 @@ impl Lists {
     /// What the operator changes about a server's tools.
     pub(super) fn overrides_of(&self, server: usize) -> &[OverrideSettings] {
         &self.places[server].overrides
+    }
+
+    /// Where what takes a while is made.
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// What a server says of itself, as far as it may be shown.
+    pub(super) fn introduction(&self, server: usize) -> Option<String> {
+        self.parts()[server].instructions[1].clone()
     }
 
     /// What is known of the servers' instructions, each under its key (CAP-3), after the operator's.

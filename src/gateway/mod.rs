@@ -15,7 +15,9 @@ mod pages;
 mod pinned;
 mod recorded;
 mod refused;
+mod remembered;
 mod seal;
+mod search;
 mod status;
 mod subscriptions;
 mod tasks;
@@ -34,7 +36,7 @@ pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
 pub use pinned::approved;
 pub use refused::Refused;
-pub use status::{ProfileStatus, ServerStatus, Status};
+pub use status::{Cost, ProfileStatus, ServerStatus, Status};
 pub use subscriptions::{Held, Updates};
 pub use tasks::TaskState;
 

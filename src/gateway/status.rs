@@ -6,6 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Gateway, Sight};
+use crate::catalog::ledger::Ledger;
 use crate::catalog::tokens::estimate;
 use crate::config::settings::{PinMode, Reach};
 use crate::downstream::{Server, State};
@@ -90,17 +91,67 @@ pub struct ProfileStatus {
     pub templates: usize,
     /// What its lists cost a model, about.
     pub tokens: usize,
+    /// The same in bytes.
+    pub bytes: usize,
+    /// `list`, `search` or `auto`.
+    pub surface: &'static str,
+    /// The most tokens that its list of tools may cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<usize>,
+    /// How many tools are found by search alone.
+    pub behind: usize,
+    /// What each server's items in its lists cost.
+    pub servers: Vec<Cost>,
+}
+
+/// What a server's items in the lists of a profile cost.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    /// The key of the server.
+    pub key: String,
+    /// How many are listed.
+    pub items: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Their tokens, about.
+    pub tokens: usize,
+    /// How many of its tools are found by search alone.
+    pub behind: usize,
 }
 
 impl Gateway {
     /// Where everything stands now.
     pub fn status(&self) -> Status {
         let servers = self.servers().map(|server| self.server_status(server)).collect();
-        let profiles = self.profiles_now().into_iter().map(|ProfileNow { name, items, tokens }| {
-            let [tools, prompts, resources, templates] = items;
-            ProfileStatus { name, tools, prompts, resources, templates, tokens }
-        });
+        let shown = self.profiles.iter().enumerate().filter(|(_, (_, gone))| !gone);
+        let profiles = shown.map(|(profile, (name, _))| self.profile_status(profile, name));
         Status { servers, profiles: profiles.collect() }
+    }
+
+    fn profile_status(&self, profile: usize, name: &str) -> ProfileStatus {
+        let catalogue = self.lists.catalogue(Sight(profile));
+        let ledger = Ledger::of(&catalogue);
+        let [tools, prompts, resources, templates] = Kind::ALL.map(|kind| catalogue.entries(kind));
+        let servers = ledger.servers.iter().map(|of| Cost {
+            key: of.key.to_string(),
+            items: of.listed.items,
+            bytes: of.listed.bytes,
+            tokens: of.listed.tokens,
+            behind: of.behind.items,
+        });
+        ProfileStatus {
+            name: name.to_owned(),
+            tools,
+            prompts,
+            resources,
+            templates,
+            tokens: ledger.listed.tokens,
+            bytes: ledger.listed.bytes,
+            surface: catalogue.surface().mode().as_str(),
+            max_tokens: catalogue.surface().max_tokens(),
+            behind: ledger.behind.items,
+            servers: servers.collect(),
+        }
     }
 
     /// The numbers as text.

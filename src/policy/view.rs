@@ -4,7 +4,7 @@
 //! (N-15). `gateway` compiles one per profile; `catalog` asks it when it is built, so that what a view hides
 //! is in no table and no list.
 
-use super::{Class, ItemRules, Policy, RulesError};
+use super::{Class, ItemRules, Policy, RulesError, Surface};
 use crate::config::settings::ProfileSettings;
 use crate::ident::{Kind, ServerKey};
 
@@ -19,6 +19,8 @@ pub struct View {
     class: Class,
     /// Longest name of a tool, where it is not that of the gateway.
     name_budget: Option<usize>,
+    /// How much of it is shown at once.
+    surface: Surface,
 }
 
 impl View {
@@ -28,7 +30,8 @@ impl View {
         let tools = ItemRules::compile(&profile.tools)
             .map_err(|found| found.into_iter().map(|fault| fault.of_profile(&profile.name)).collect::<Vec<_>>())?;
         let shown = profile.servers.as_ref().map(|shown| servers.iter().map(|key| shown.contains(key)).collect());
-        Ok(Self { servers: shown, tools, class: Class::default(), name_budget: profile.name_budget })
+        let surface = Surface::compile(profile, servers)?;
+        Ok(Self { servers: shown, tools, class: Class::default(), name_budget: profile.name_budget, surface })
     }
 
     /// The same to this class of principals: servers of which it may see nothing are not shown (D102).
@@ -40,6 +43,11 @@ impl View {
     /// Longest name of a tool, where it is not that of the gateway (N-2).
     pub fn name_budget(&self) -> Option<usize> {
         self.name_budget
+    }
+
+    /// How much of it is shown at once.
+    pub fn surface(&self) -> &Surface {
+        &self.surface
     }
 
     /// To whom it shows.

@@ -202,6 +202,21 @@ impl Call {
         Self { replaced: Some(arguments), ..self.clone() }
     }
 
+    /// The call that the arguments of this one ask for, by their `name` and `arguments`: the same message, of which its
+    /// server gets the inner parts, byte for byte.
+    pub fn inner(&self) -> Result<Self, BadCall> {
+        // Of the host's own: others are no part of its message.
+        let given = self.arguments.map_or(&b"{}"[..], |arguments| arguments.of(&self.line));
+        once(given, &["name", "arguments"])?;
+        let target = json::member(given, "name").filter(|name| name.starts_with(b"\"")).ok_or(BadCall::Name)?;
+        let arguments = match json::member(given, "arguments") {
+            None | Some(b"null") => None,
+            Some(object @ [b'{', ..]) => Some(Span::within(&self.line, object)),
+            Some(_) => return Err(BadCall::Arguments),
+        };
+        Ok(Self { target: Span::within(&self.line, target), arguments, ..self.clone() })
+    }
+
     /// The arguments that a completion is about, as far as they are filled in: a raw object (CMP-1).
     pub fn completed_arguments(&self) -> Vec<u8> {
         let mut out = b"{".to_vec();
@@ -455,6 +470,39 @@ mod tests {
         assert_eq!(written(&call, r#""n""#, &leg(None, None, &none)), r#"{"name":"n","arguments":{}}"#);
         let made = Leg { task: true, ..leg(None, None, &none) };
         assert_eq!(written(&call, r#""n""#, &made), r#"{"name":"n","arguments":{},"task":{}}"#);
+    }
+
+    #[test]
+    fn a_call_inside_the_arguments_of_another_is_written_byte_for_byte() {
+        let none = Capabilities::default();
+        let inner = |arguments: &str| {
+            let params = format!(
+                r#"{{"_meta":{{"progressToken":7,"acme/k":1}},"x":[1],"name":"o","arguments":{arguments},"requestState":"s"}}"#
+            );
+            read(&params).unwrap().inner()
+        };
+        let call = inner(r#"{"arguments": { "a" : 1.0e2, "\u0061":"\u00f6" } ,"name":"s__\u0074","more":1}"#).unwrap();
+        assert_eq!((call.target(), call.kind()), (&br#""s__\u0074""#[..], Target::Tool));
+        assert_eq!(call.input().state, Some(&br#""s""#[..]));
+        assert_eq!(call.progress_token(), Some(&b"7"[..]));
+        let sent = written(&call, r#""t""#, &leg(Some(3), None, &none));
+        let expected = r#"{"name":"t","arguments":{ "a" : 1.0e2, "\u0061":"\u00f6" },"x":[1],"_meta":{"acme/k":1,"progressToken":3}}"#;
+        assert_eq!(sent, expected);
+        assert_eq!(
+            written(&inner(r#"{"name":"t","arguments":null}"#).unwrap(), r#""t""#, &leg(None, None, &none)),
+            r#"{"name":"t","x":[1],"_meta":{"acme/k":1}}"#
+        );
+        for (bad, why) in [
+            ("{}", BadCall::Name),
+            (r#"{"name":7}"#, BadCall::Name),
+            (r#"{"name":"t","arguments":"{}"}"#, BadCall::Arguments),
+            (r#"{"name":"t","arguments":[]}"#, BadCall::Arguments),
+            (r#"{"name":"t","n\u0061me":"u"}"#, BadCall::Duplicate),
+            (r#"{"name":"t","arguments":{},"arguments":{}}"#, BadCall::Duplicate),
+        ] {
+            assert_eq!(inner(bad).unwrap_err(), why, "{bad}");
+        }
+        assert_eq!(read(r#"{"name":"o"}"#).unwrap().inner().unwrap_err(), BadCall::Name);
     }
 
     #[test]

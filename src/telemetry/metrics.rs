@@ -1,4 +1,4 @@
-//! Numbers for operators, in the text form that Prometheus reads (contract §5).
+//! Numbers for operators, in the text form that Prometheus reads (contract §5, OBS-2).
 //!
 //! What happens is counted when it happens; where something stands is put in by [`Metrics::render`], just before it is
 //! read. Labels are server keys, profile names and words of ours: no principal, no name of a host's or a server's own.
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_and_where_things_stand_is_told_by_name() {
+    fn obs2_what_happened_and_where_things_stand_is_told_by_name() {
         let metrics = Metrics::new(&["a", "b"].map(|key| ServerKey::new(key).unwrap()));
         let mut measure = metrics.begin(Method::ToolsCall);
         measure.sent(1);

@@ -314,10 +314,10 @@ fn what_does_not_end_in_time_is_cut() {
     });
 }
 
-type Sender = hyper::client::conn::http2::SendRequest<Full<bytes::Bytes>>;
+pub(crate) type Sender = hyper::client::conn::http2::SendRequest<Full<bytes::Bytes>>;
 
 /// A connection of HTTP/2, and what drives it.
-async fn http2(front: &Front) -> (Sender, tokio::task::JoinHandle<()>) {
+pub(crate) async fn http2(front: &Front) -> (Sender, tokio::task::JoinHandle<()>) {
     let stream = TcpStream::connect(front.address).await.unwrap();
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();

@@ -93,6 +93,7 @@ fn aut4_tokens_let_in_in_both_eras_and_nothing_else_does() {
     });
 }
 
+/// AUT-3: one audience, whatever is behind us and by whichever profile.
 #[test]
 fn aut2_aut7_metadata_is_for_everybody_who_names_us() {
     run(async {

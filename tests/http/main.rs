@@ -9,10 +9,14 @@ mod bounds;
 #[allow(dead_code, reason = "other boundaries use the rest")]
 mod checker;
 mod client;
+mod denied;
 #[path = "../middle/end.rs"]
 #[allow(dead_code, reason = "the middle boundary uses the rest")]
 mod end;
 mod front;
+#[path = "../middle/full.rs"]
+#[allow(dead_code, reason = "the middle boundary uses the rest")]
+mod full;
 mod identity;
 mod idp;
 mod legacy;

@@ -17,6 +17,10 @@ use super::end::End;
 pub(crate) const OWNERS: [&str; 2] = ["one", "two"];
 /// The `_meta` key that a host's mark stands under.
 pub(crate) const MARK: &str = "test/mark";
+/// The extension of tasks, where a request says what its host can do, and how the id of a task begins.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const TASK: &str = "task of ";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// Prompts of the modern server: more than a page of ours.
 const PROMPTS: usize = 1001;
@@ -42,12 +46,14 @@ pub(crate) struct Book {
     pub(crate) held: BTreeSet<String>,
     /// Marks of calls that their own host gave up.
     pub(crate) given_up: BTreeSet<String>,
-    /// What each got: request states with the request they belong to, cursors, URIs, and ids of questions and events.
+    /// What each got: request states with the request they belong to, cursors, URIs, and ids of questions,
+    /// events and tasks.
     pub(crate) states: [Vec<(String, Value, String)>; 2],
     pub(crate) cursors: [Vec<String>; 2],
     pub(crate) learned: [Vec<(String, usize)>; 2],
     pub(crate) questions: [Vec<Value>; 2],
     pub(crate) events: [Vec<String>; 2],
+    pub(crate) tasks: [Vec<String>; 2],
 }
 
 /// The book, open.
@@ -114,6 +120,17 @@ pub(crate) async fn serve(mut links: mpsc::Receiver<End>, modern: bool, book: Sh
         }
     }
     serving.shutdown().await;
+}
+
+/// A task of a call.
+fn task(said: &str, status: &str) -> Value {
+    let mut task = json!({"taskId": format!("{TASK}{said}"), "status": status, "createdAt": "2026-08-01T10:00:00Z",
+        "lastUpdatedAt": "2026-08-01T10:00:00Z", "ttlMs": null});
+    match status {
+        "working" => task["resultType"] = json!("task"),
+        _ => task["result"] = text(said),
+    }
+    task
 }
 
 fn text(text: &str) -> Value {
@@ -196,6 +213,14 @@ impl Server {
                 self.end.tell("notifications/resources/updated", json!({"uri": params["uri"]})).await;
             }
             "subscriptions/listen" => self.listen(message).await,
+            "tasks/get" => {
+                let id = params["taskId"].as_str().unwrap_or_default();
+                if owners(id) != owners(&params["_meta"][MARK].to_string()) {
+                    self.wrong("somebody asks for a task that is not theirs", message);
+                }
+                let said = id.strip_prefix(TASK).unwrap_or_default();
+                self.waiting.push((message.clone(), task(said, "completed")));
+            }
             "tools/call" => return self.call(message).await,
             "prompts/get" => {
                 let said = params["arguments"]["mark"].clone();
@@ -223,9 +248,10 @@ impl Server {
     }
 
     async fn opened(&mut self, message: &Value) {
-        let capabilities = json!({"tools": {"listChanged": true}, "prompts": {}, "completions": {}, "logging": {},
+        let mut capabilities = json!({"tools": {"listChanged": true}, "prompts": {}, "completions": {}, "logging": {},
             "resources": {"subscribe": true}});
         let result = if self.modern {
+            capabilities["extensions"] = json!({TASKS: {}});
             json!({"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private"})
         } else {
             json!({"protocolVersion": "2025-11-25", "capabilities": capabilities,
@@ -323,6 +349,9 @@ impl Server {
                     None => self.end.tell("notifications/tools/list_changed", json!({})).await,
                 }
                 self.waiting.push((message.clone(), text(&said)));
+            }
+            "task" if message["params"]["_meta"][CAPABILITIES]["extensions"].get(TASKS).is_some() => {
+                self.waiting.push((message.clone(), task(&said, "working")));
             }
             "crash" => return false,
             _ => self.waiting.push((message.clone(), text(&said))),

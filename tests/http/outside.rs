@@ -3,10 +3,12 @@
 use onegate::config::settings::HttpSettings;
 use serde_json::{Value, json};
 
+use super::bounds::http2;
 use super::client::{Client, USUAL, call, request};
 use super::end::text;
 use super::front::{Front, Setup, key, run};
 
+/// D101.
 #[test]
 fn http1_names_and_origins_that_are_not_allowed_are_refused_before_anything_else() {
     run(async {
@@ -22,6 +24,8 @@ fn http1_names_and_origins_that_are_not_allowed_are_refused_before_anything_else
             ("mcp.example:1234", "https://app.example", 401),
             ("localhost", "http://localhost:6274", 401),
             ("evil.example", "-", 403),
+            ("0.0.0.0", "-", 403),
+            ("127.0.0.1.evil.example", "-", 403),
             (&address, "http://evil.example", 403),
             (&address, "null", 403),
             ("evil.example", "https://app.example", 403),
@@ -174,6 +178,78 @@ fn what_is_no_message_is_answered_with_400() {
             assert_eq!((head.status, &answer["error"]["code"]), (400, &json!(code)), "{shown}");
             assert_eq!((&answer["id"], answer.get("id").is_some()), (&id, id != Value::Null), "ENV-4: {shown}");
         }
+        front.end().await;
+    });
+}
+
+/// D101: the name stands elsewhere in HTTP/2, and is looked at all the same, wherever it stands.
+#[test]
+fn d101_names_are_looked_at_on_http2_too() {
+    run(async {
+        let (front, _a) = Front::new().await;
+        let (sender, _driving) = http2(&front).await;
+        let address = front.address.to_string();
+        for (authority, host, origin, status) in [
+            (address.as_str(), None, None, 200),
+            ("evil.example", None, None, 403),
+            ("0.0.0.0", None, None, 403),
+            (&address, Some("evil.example"), None, 403),
+            (&address, None, Some("http://evil.example"), 403),
+            (&address, None, Some("null"), 403),
+        ] {
+            let ping = request(1, "initialize", json!({"protocolVersion": "2025-11-25"})).to_string();
+            let mut asked = hyper::Request::post(format!("http://{authority}/mcp"))
+                .header("content-type", "application/json")
+                .header("accept", "application/json, text/event-stream");
+            for (name, value) in [("host", host), ("origin", origin)] {
+                if let Some(value) = value {
+                    asked = asked.header(name, value);
+                }
+            }
+            let answer = sender.clone().send_request(asked.body(ping.into()).unwrap()).await;
+            // Two names that differ are no request at all to some.
+            let found = answer.map_or(403, |answer| answer.status().as_u16());
+            assert_eq!(found, status, "{authority} {host:?} {origin:?}");
+        }
+        drop(sender);
+        front.end().await;
+    });
+}
+
+/// D094: what is no call by its form is no way to a server, for who may call nothing as for others.
+#[test]
+fn d094_other_methods_and_other_forms_reach_nobody() {
+    run(async {
+        let (front, mut a) = Front::with(Setup { keys: Some(vec![key("k", "secret")]), ..Setup::default() }).await;
+        let denied = super::world::settings(vec![super::world::server("a")], |settings| {
+            let default = Some(onegate::config::settings::Effect::Deny);
+            settings.policy = onegate::config::settings::PolicySettings { default, ..Default::default() };
+        });
+        let bearer = ("Authorization", "Bearer secret");
+        let session = front.open_with("2025-11-25", &[bearer], json!({})).await;
+        front.world.current.reload(denied).await.unwrap();
+        let named = ("Mcp-Session-Id", session.as_str());
+        for method in ["tools/cal", "Tools/Call", "acme/call", "rpc.call", "tools/call/", ""] {
+            let message = request(1, method, json!({"name": "a__t", "arguments": {}}));
+            let (_, answer) = front.ask("/mcp", &[bearer, named], &message).await;
+            assert!(answer["error"]["code"].is_i64(), "{method}: {answer}");
+        }
+        let call = call(1, "a__t").to_string();
+        let form = format!("jsonrpc=2.0&id=1&method=tools%2Fcall&params={call}");
+        for (kind, body) in [
+            ("application/x-www-form-urlencoded", form.as_str()),
+            ("application/x-www-form-urlencoded", &call),
+            ("multipart/form-data; boundary=x", &call),
+            ("text/plain", &call),
+            ("text/json", &call),
+            ("application/xml", &call),
+        ] {
+            let mut client = front.client().await;
+            let headers = [USUAL[1], ("Content-Type", kind), bearer, named];
+            client.send("POST", "/mcp", &headers, body.as_bytes()).await;
+            assert_eq!(client.answer().await.0.status, 415, "{kind}");
+        }
+        a.quiet(std::time::Duration::from_millis(300)).await;
         front.end().await;
     });
 }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::client::{Client, Head, notification, request};
 use super::front::{Front, Setup, key};
-use super::marked::{MARK, OWNERS, Shared, lock, mark, owners, serve};
+use super::marked::{MARK, OWNERS, Shared, TASKS, lock, mark, owners, serve};
 use super::world::{World, server};
 
 const STEPS: usize = 10_000;
@@ -91,7 +91,8 @@ impl Host {
     async fn post(&self, client: &mut Client, session: &str, message: &Value) {
         let (key, value) = self.authorization();
         let method = message["method"].as_str().unwrap_or("-");
-        let name = message["params"]["name"].as_str().or(message["params"]["uri"].as_str()).unwrap_or("-");
+        let named = ["name", "uri", "taskId"].iter().find_map(|name| message["params"][*name].as_str());
+        let name = named.unwrap_or("-");
         let modern = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
         let legacy = [("Mcp-Session-Id", session)];
         let headers = if self.modern { &modern[..] } else { &legacy[..] };
@@ -102,7 +103,9 @@ impl Host {
     fn params(&self, mut params: Value, mark: &str) -> Value {
         let token = mark.len() % 3;
         params["_meta"] = if self.modern {
-            json!({VERSION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": capabilities(),
+            let mut capabilities = capabilities();
+            capabilities["extensions"] = json!({TASKS: {}});
+            json!({VERSION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": capabilities,
                 "io.modelcontextprotocol/logLevel": "debug", "progressToken": token, MARK: mark})
         } else {
             json!({"progressToken": token, MARK: mark})
@@ -269,6 +272,20 @@ impl Host {
         }
     }
 
+    /// A call that becomes a task, and what came of it (TSK-1).
+    async fn task(&self, mark: &str) {
+        let made = self.call("m", "task", mark, Value::Null).await;
+        let Some(id) = made.message["result"]["taskId"].as_str() else {
+            if !self.crashes {
+                self.wrong(format!("no task: {:.300}", made.message));
+            }
+            return;
+        };
+        lock(&self.book).tasks[self.owner].push(id.to_owned());
+        let came = self.ask("tasks/get", json!({"taskId": id}), mark).await;
+        self.expect("a task", &came, mark);
+    }
+
     /// A page, and the next one.
     async fn pages(&self, mark: &str) {
         let first = self.ask("prompts/list", json!({}), mark).await;
@@ -376,6 +393,16 @@ impl Host {
                     lock(&self.book).did("their question");
                 }
             }
+            7 if self.modern => {
+                let found = {
+                    let book = lock(&self.book);
+                    of(book.tasks[theirs].len()).map(|at| book.tasks[theirs][at].clone())
+                };
+                if let Some(id) = found {
+                    let answer = self.ask("tasks/get", json!({"taskId": id}), mark).await;
+                    self.refused("their task", &answer);
+                }
+            }
             6 if !self.modern => {
                 let found = {
                     let book = lock(&self.book);
@@ -463,7 +490,8 @@ impl Host {
                 self.call(at, "crash", &said, Value::Null).await;
                 lock(&self.book).did("crashed");
             }
-            _ => self.trespass(step.pick / 3 % 7, step.pick / 21, &other, &said).await,
+            62..66 if self.modern => self.task(&said).await,
+            _ => self.trespass(step.pick / 3 % 8, step.pick / 24, &other, &said).await,
         }
         self.busy.fetch_sub(1, Ordering::Relaxed);
     }
@@ -564,7 +592,7 @@ fn play(steps: usize, crashes: bool) {
             let step = Step {
                 host: random.usize(..hosts.len()),
                 server: random.usize(..2),
-                act: random.usize(..62),
+                act: random.usize(..66),
                 pick: random.usize(..1 << 20),
                 number: at + 1,
             };
@@ -622,6 +650,8 @@ fn play(steps: usize, crashes: bool) {
             "their request",
             "their question",
             "their events",
+            "a task",
+            "their task",
         ];
         if crashes {
             expected.push("crashed");

@@ -116,15 +116,17 @@ def needs_tasks(definition):
 class Gateway:
     """The product under test."""
 
-    def __init__(self, binary, world, logs, scratch):
+    def __init__(self, binary, world, logs, scratch, profile=""):
         self.binary, self.world, self.logs, self.scratch = str(binary), world, logs, scratch
-        self._count = 0
+        self._count, self._profile = 0, profile
 
     def argv(self, log=None):
         """A command line with a configuration and a state folder of its own: nothing is remembered from before."""
         self._count += 1
         path = self.scratch / f"gateway-{self._count}.toml"
         self.world.config(path, log)
+        if self._profile:
+            path.write_text(f"{path.read_text()}\n[profiles.default]\n{self._profile}\n")
         return [self.binary, "run", "--config", str(path)]
 
     def session(self, era, log=None):
@@ -360,6 +362,47 @@ def gateway_checks(report, binary, world, truth, hosts, logs, scratch):
                 check_host(host, era, gateway.argv(), calls, truth.awaited(), truth.host_answers, lambda seen: check_names(truth, without_more(truth, seen)), version))
 
 
+def surface_checks(report, binary, world, truth, hosts, logs, scratch):
+    """What lists cost: whole, below a ceiling, behind search. Nothing is lost, and what is not listed is called as before."""
+    def gateway(profile):
+        return Gateway(binary, world, logs, scratch, profile)
+
+    def cost(profile):
+        shown = json.loads(gateway(profile).command("tools", "--json"))
+        tools = [item for item in shown["items"] if item["kind"] == "tool"]
+        check_names(truth, [item["exposed"] for item in tools if item["server"] != "onegate"])
+        listed = [item for item in tools if item["listed"]]
+        return len(listed), sum(item["tokens"] for item in listed)
+
+    def costs():
+        whole = cost("")
+        found = [whole]
+        for profile, most in (
+            ("trim = { description = 400, output_schema = false, examples = false, dialect = false }", whole[1] * 9 // 10),
+            ("max_tokens = 4000", 4000),
+            ('max_tokens = 4000\ntools.always = ["git/*"]', 4000),
+            ('surface = "search"', 500),
+        ):
+            count, tokens = cost(profile)
+            if tokens > most:
+                raise Failure(f"{tokens} tokens are listed, and {most} may be: {profile}")
+            found.append((count, tokens))
+        return ", ".join(f"{count} tools of {tokens} tokens" for count, tokens in found)
+
+    report.check("surface: ceilings and search list what fits, and nothing is lost", costs)
+    world.reset()
+    calls = [("onegate__call_tool", {"name": f"{key}__{tool}", "arguments": arguments})
+             for key, tool, arguments in world.host_plan()]
+    ours = ["onegate__call_tool", "onegate__search_tools"]
+    # The inspector starts a gateway for each call and cannot see by its list whether a slow server is there yet.
+    for host in (host for host in hosts if not isinstance(host, Inspector)):
+        for era, version in (("legacy", LEGACY), ("auto", MODERN)):
+            report.check(
+                f"surface: host {host.name}, {era}: calls seven servers behind search", lambda host=host, era=era, version=version:
+                check_host(host, era, gateway('surface = "search"').argv(), calls, ours, truth.host_answers,
+                           lambda seen: same("the names", sorted(seen), ours), version))
+
+
 @contextlib.contextmanager
 def serving(report, binary, config, world, log):
     """Runs `serve`; its address. How it ends is a check."""
@@ -547,6 +590,7 @@ def main():
                 self_checks(report, world, truth, hosts, logs)
             else:
                 gateway_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
+                surface_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
                 # rmcp's HTTP client would bring a second HTTP and TLS stack to build; its stdio client is tried above.
                 remote_hosts = [host for host in hosts if host.name != "rmcp"]
                 served_checks(report, flags.binary.resolve(), world, truth, remote_hosts, logs, scratch)

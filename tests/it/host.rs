@@ -760,26 +760,15 @@ impl Host {
         self.last_words();
     }
 
-    /// The same; what it was started with can be started again.
-    pub(crate) fn finish_and_keep(mut self) -> Setup {
-        self.end();
-        while let Ok(line) = self.lines.try_recv() {
-            self.said(&line);
-        }
-        let mut setup = std::mem::replace(&mut self.setup, Setup::new());
-        // Ids begin anew: what is said from here on is another talk.
-        if let (Some(schemas), Some(talk)) = (Schemas::given(), setup.talk.take()) {
-            talk::judge(schemas, &talk, setup.dir.path());
-        }
+    /// The same, to be started once more in the same place.
+    pub(crate) fn leave(mut self) -> Setup {
+        let setup = std::mem::replace(&mut self.setup, Setup::new());
+        self.last_words();
         setup
     }
 
     /// The same; all that it ever said on stderr.
     pub(crate) fn last_words(mut self) -> String {
-        self.end()
-    }
-
-    fn end(&mut self) -> String {
         self.close_input();
         let status = self.wait_end(Duration::from_secs(10));
         assert_eq!(status.code(), Some(0), "exit code after end of input\n{}", self.stderr());

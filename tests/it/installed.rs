@@ -124,7 +124,7 @@ fn is_quarantined(setup: Setup, why: &str) -> Setup {
     let refused = host.call("a__t", "{}");
     assert!(refused.code() == -32602 && refused.line.contains("server-quarantined"), "{}", refused.line);
     assert_eq!(asked(host.setup()), Vec::<String>::new(), "started");
-    host.finish_and_keep()
+    host.leave()
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn e_10_an_npm_package_is_installed_bound_by_its_bytes_and_started_without_its_r
     let mut host = setup.open(Era::Legacy);
     assert_eq!(host.call("a__t", "{}").text(), "a:t");
     assert_eq!(asked(host.setup()), ["installed x 1.2.3"]);
-    let setup = host.finish_and_keep();
+    let setup = host.leave();
     // What is there is not installed again.
     ends(&setup, &["lock", "--install"], 0);
     assert_eq!(asked(&setup), Vec::<String>::new());
@@ -190,7 +190,7 @@ fn e_10_a_version_that_is_locked_is_bound_by_its_bytes_later_and_an_upgrade_stay
     // What runs is what was reviewed: it goes on, until it is started the next time.
     host.wait_stderr("the lock was changed");
     assert_eq!(host.call("a__t", "{}").text(), "a:t");
-    let setup = host.finish_and_keep();
+    let setup = host.leave();
     ends(&setup, &["lock", "--check"], 0);
     let setup = setup.with("x@1.2.3", "x@1.3.0");
     ends(&setup, &["lock", "--check"], 3);
@@ -259,7 +259,7 @@ fn e_10_a_python_package_is_installed_by_uv_or_by_pip() {
         let mut host = setup.open(Era::Modern);
         assert_eq!(host.call("a__t", "{}").text(), "a:t");
         assert_eq!(asked(host.setup()), ["installed"]);
-        let setup = host.finish_and_keep();
+        let setup = host.leave();
         std::fs::write(folder(&setup).join("venv/bin/mcp-x"), "#!/bin/sh\n").unwrap();
         is_quarantined(setup, "venv/bin/mcp-x is another");
     }
@@ -283,7 +283,7 @@ fn e_09_e_10_an_image_is_pinned_by_its_digest() {
     asked(&setup);
     let mut host = setup.open(Era::Modern);
     assert_eq!(host.call("a__t", "{}").text(), "a:t");
-    let setup = host.finish_and_keep();
+    let setup = host.leave();
     assert!(asked(&setup)[0].starts_with(&format!("docker run -i --rm acme/x:1@{old}")));
     // Another digest, and a tag alone, whether reviewed or not: nothing is run.
     let setup = setup.with(&old, &new);
@@ -312,5 +312,5 @@ fn nothing_runs(setup: Setup) -> Setup {
     assert_eq!(host.tools(), Vec::<String>::new());
     assert_eq!(host.call("a__t", "{}").code(), -32602);
     assert_eq!(asked(host.setup()), Vec::<String>::new(), "started");
-    host.finish_and_keep()
+    host.leave()
 }

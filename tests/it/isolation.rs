@@ -272,3 +272,33 @@ fn d007_a_server_that_is_gone_is_named_and_no_empty_success() {
         host.finish();
     }
 }
+
+/// SEC-5, SEC-6, T-07: what a host says adds no server and starts no program; STD-5: each start is told, without the
+/// arguments, which may hold secrets.
+#[test]
+fn sec5_sec6_std5_a_host_starts_nothing_but_what_the_configuration_says() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut host = Setup::new().server("a", json!({"tool_count": 1})).open(era);
+        host.tools_count(1);
+        let mark = host.path("mark");
+        let launch = json!({"command": "/bin/touch", "args": [&mark], "url": "http://127.0.0.1:9/"});
+        for (method, params) in [
+            ("servers/add", json!({"name": "b", "server": &launch})),
+            ("config/set", json!({"servers": {"b": &launch}})),
+            ("onegate/approve", json!({"server": "a"})),
+            ("tools/call", json!({"name": "a__t000", "arguments": &launch, "command": "/bin/touch"})),
+            ("tools/call", json!({"name": "onegate__add_server", "arguments": &launch})),
+            ("resources/read", json!({"uri": format!("file://{}", mark.display())})),
+        ] {
+            let params = params.to_string();
+            let members = &params[1..params.len() - 1];
+            let id = host.post(method, members);
+            host.answer(&id);
+        }
+        host.tools_count(1);
+        assert!(!mark.exists() && host.starts("a") == 1, "{era:?}");
+        let said = host.last_words();
+        let starts: Vec<_> = said.lines().filter(|line| line.contains(" started ")).collect();
+        assert!(starts.len() == 1 && starts[0].contains("server=a") && !starts[0].contains("a.json"), "{said}");
+    }
+}

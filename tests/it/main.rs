@@ -26,6 +26,8 @@ mod paging;
 mod pins;
 mod policy;
 mod reload;
+mod remembered;
+mod search;
 mod service;
 mod sight;
 mod talk;

@@ -36,6 +36,7 @@ fn address(host: &Host) -> SocketAddr {
     rest.split_once("/mcp").unwrap().0.parse().unwrap()
 }
 
+/// HTTP-2: and that is loopback.
 #[test]
 fn serve_tells_where_it_listens_and_ends_as_it_is_told_to() {
     for (signal, code) in [("TERM", 0), ("INT", 130)] {
@@ -169,6 +170,13 @@ fn a_listener_that_was_handed_over_is_served() {
     assert!(said.contains(&format!("listening on http://{address}/mcp")), "{said}");
 }
 
+/// The version of systemd, where it is installed.
+#[expect(clippy::disallowed_methods, reason = "asks systemd, starts no child of the product")]
+fn systemd() -> Option<u32> {
+    let said = Command::new("systemd-analyze").arg("--version").output().ok()?.stdout;
+    String::from_utf8_lossy(&said).split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The units as they are installed, with the program under test in the place of the installed one.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "asks systemd, starts no child of the product")]
@@ -182,7 +190,12 @@ fn the_units_are_sound() {
         let folder = tempfile::tempdir().unwrap();
         let service = std::fs::read_to_string(here.join("onegate.service")).unwrap();
         assert!(service.contains("ExecStart=/usr/local/bin/onegate serve "));
-        let service = service.replace("/usr/local/bin/onegate", onegate().to_str().unwrap());
+        assert!(service.contains("\nType=notify-reload\n"));
+        let mut service = service.replace("/usr/local/bin/onegate", onegate().to_str().unwrap());
+        if systemd().is_some_and(|version| version < 253) {
+            println!("this systemd is older than notify-reload: all else of the unit is checked");
+            service = service.replace("Type=notify-reload", "Type=notify");
+        }
         std::fs::write(folder.path().join("onegate.service"), service).unwrap();
         std::fs::copy(here.join("onegate.socket"), folder.path().join("onegate.socket")).unwrap();
         let beside = folder.path().join("onegate.service.d");

@@ -10,7 +10,7 @@ use super::front::{self, Front, Setup};
 use super::hosts::{HOST_KEY, Host};
 use super::servers::{Seen, serve_http, serve_pipes};
 use super::world::{World, server};
-use onegate::config::settings::{Reach, Remote};
+use onegate::config::settings::{Reach, Remote, SurfaceMode};
 use onegate::ident::Secret;
 
 /// The servers: `l` legacy, `m` modern, `p` on a pipe, `h` over HTTP.
@@ -59,11 +59,29 @@ features! {
 
 use Feature::*;
 
+/// What concerns calls: all of it is as it is, too, where a tool is behind search and called through ours (SRF-1).
+const CALLS: &[Feature] = &[
+    Structured,
+    ToolErrors,
+    Errors,
+    Logging,
+    Progress,
+    Cancellation,
+    Subscriptions,
+    ElicitForm,
+    ElicitUrl,
+    Sampling,
+    Roots,
+    Trace,
+];
+
 /// A host and a server.
 struct Cell<'a> {
     host: &'a mut Host,
     key: &'static str,
     seen: &'a Seen,
+    /// Tools are found by search.
+    behind: bool,
 }
 
 impl Cell<'_> {
@@ -80,8 +98,15 @@ impl Cell<'_> {
         for (name, value) in more.as_object().into_iter().flatten() {
             arguments[name] = value.clone();
         }
-        let params = json!({"name": format!("{}__t", self.key), "arguments": arguments, "_meta": meta});
+        let mut params = self.called("t", arguments);
+        params["_meta"] = meta;
         self.host.exchange("tools/call", params).await
+    }
+
+    /// The params of a call of a tool of this server.
+    fn called(&self, tool: &str, arguments: Value) -> Value {
+        let direct = json!({"name": format!("{}__{tool}", self.key), "arguments": arguments});
+        if self.behind { json!({"name": "onegate__call_tool", "arguments": direct}) } else { direct }
     }
 
     async fn ask(&mut self, method: &str, params: Value) -> (super::hosts::Heard, Value) {
@@ -139,7 +164,7 @@ impl Cell<'_> {
             Errors => {
                 let heard = self.call("error", json!({})).await;
                 assert_eq!(heard.answer["error"], json!({"code": 17, "message": "no", "data": {"why": [1]}}));
-                let unknown = json!({"name": format!("{key}__none"), "arguments": {}});
+                let unknown = self.called("none", json!({}));
                 assert_eq!(self.host.exchange("tools/call", unknown).await.code(), -32602);
             }
             Resources => {
@@ -214,7 +239,7 @@ impl Cell<'_> {
             Cancellation => {
                 // Earlier hosts gave up the same call, perhaps under the same id.
                 self.seen.clear();
-                let params = json!({"name": format!("{key}__t"), "arguments": {"do": "hold"}});
+                let params = self.called("t", json!({"do": "hold"}));
                 let (id, client) = self.host.begin("tools/call", params).await;
                 let held = self.told("the call", |message| message["params"]["arguments"]["do"] == "hold").await;
                 self.host.give_up(id, client).await;
@@ -347,48 +372,87 @@ fn remote(key: &str, url: &str) -> onegate::config::settings::ServerSettings {
 
 /// Plays all cells of a host.
 #[expect(clippy::print_stdout, reason = "shown when it fails: in which cell")]
-async fn play(host: &mut Host, name: &str, seen: &Seen) -> usize {
+async fn play(host: &mut Host, name: &str, seen: &Seen, behind: bool) -> usize {
     let mut cells = 0;
+    let features = if behind { CALLS } else { ALL };
     for key in SERVERS {
-        for &feature in ALL {
+        for &feature in features {
             // Shown when the test fails: the last is the one.
             println!("{feature:?}, {name} host, server {key}");
-            Cell { host: &mut *host, key, seen }.check(feature).await;
+            Cell { host: &mut *host, key, seen, behind }.check(feature).await;
             cells += 1;
         }
     }
     cells
 }
 
+/// Plays all cells of all hosts, with tools in the list or behind search.
+async fn play_all(behind: bool) -> usize {
+    let (seen, mut servers) = (Seen::default(), JoinSet::new());
+    let (legacy, modern) = (Fake::new().await, Fake::new().await);
+    let settings = vec![server("lp"), server("mp"), remote("lh", &legacy.url()), remote("mh", &modern.url())];
+    servers.spawn(serve_http("lh", legacy, seen.clone()));
+    servers.spawn(serve_http("mh", modern, seen.clone()));
+    let mut world = World::with(settings, |settings| {
+        if behind {
+            settings.profiles[0].surface.mode = SurfaceMode::Search;
+        }
+    });
+    servers.spawn(serve_pipes("lp", world.links("lp"), seen.clone()));
+    servers.spawn(serve_pipes("mp", world.links("mp"), seen.clone()));
+    world.gateway.settle().await;
+    let front = {
+        // INV-7, AUT-1: a host over HTTP says who it is, one on a pipe need not.
+        let keys = Some(vec![front::key("host", HOST_KEY)]);
+        Front::over(world, Setup { keys, ..Setup::default() }).await
+    };
+    let mut cells = 0;
+    for modern in [false, true] {
+        let era = if modern { "modern" } else { "legacy" };
+        let mut host = Host::pipe(front.world.host(), modern).await;
+        cells += found(&mut host, behind).await;
+        cells += play(&mut host, &format!("{era} pipe"), &seen, behind).await;
+        let mut host = Host::http(front.address, modern).await;
+        cells += found(&mut host, behind).await;
+        cells += play(&mut host, &format!("{era} HTTP"), &seen, behind).await;
+    }
+    front.end().await;
+    servers.shutdown().await;
+    cells
+}
+
+/// A host finds the tools that it is not listed: one cell for each server.
+async fn found(host: &mut Host, behind: bool) -> usize {
+    if !behind {
+        return 0;
+    }
+    let heard = host.exchange("tools/list", json!({})).await;
+    let names: Vec<_> = heard.result()["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["onegate__call_tool", "onegate__search_tools"]);
+    for key in SERVERS {
+        let arguments = json!({"query": "t", "server": key, "detail": "full"});
+        let heard = host.exchange("tools/call", json!({"name": "onegate__search_tools", "arguments": arguments})).await;
+        let tool = &heard.result()["structuredContent"]["tools"][0];
+        assert_eq!((&tool["name"], &tool["server"]), (&json!(format!("{key}__t")), &json!(key)), "{heard:?}");
+        assert!(tool["score"].as_f64().unwrap() > 0.0 && tool["inputSchema"]["type"] == "object");
+        assert!(heard.text().contains(&format!("{key}__t")));
+    }
+    SERVERS.len()
+}
+
+fn run(playing: impl Future<Output = usize>) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(playing)
+}
+
 /// D061, INV-3, INV-7: all features in all cells, each over both transports on both sides.
 #[test]
 fn every_feature_works_in_every_cell_over_every_transport() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (seen, mut servers) = (Seen::default(), JoinSet::new());
-        let (legacy, modern) = (Fake::new().await, Fake::new().await);
-        let settings = vec![server("lp"), server("mp"), remote("lh", &legacy.url()), remote("mh", &modern.url())];
-        servers.spawn(serve_http("lh", legacy, seen.clone()));
-        servers.spawn(serve_http("mh", modern, seen.clone()));
-        let mut world = World::new(settings);
-        servers.spawn(serve_pipes("lp", world.links("lp"), seen.clone()));
-        servers.spawn(serve_pipes("mp", world.links("mp"), seen.clone()));
-        world.gateway.settle().await;
-        let front = {
-            // INV-7, AUT-1: a host over HTTP says who it is, one on a pipe need not.
-            let keys = Some(vec![front::key("host", HOST_KEY)]);
-            Front::over(world, Setup { keys, ..Setup::default() }).await
-        };
-        let mut cells = 0;
-        for modern in [false, true] {
-            let era = if modern { "modern" } else { "legacy" };
-            let mut host = Host::pipe(front.world.host(), modern).await;
-            cells += play(&mut host, &format!("{era} pipe"), &seen).await;
-            let mut host = Host::http(front.address, modern).await;
-            cells += play(&mut host, &format!("{era} HTTP"), &seen).await;
-        }
-        assert_eq!(cells, ALL.len() * 16);
-        front.end().await;
-        servers.shutdown().await;
-    });
+    assert_eq!(run(play_all(false)), ALL.len() * 16);
+}
+
+/// SRF-1: a tool behind search can be called in every way that a listed one can.
+#[test]
+fn srf_1_every_feature_of_calls_works_through_our_tool() {
+    assert_eq!(run(play_all(true)), (CALLS.len() + 1) * 16);
 }

@@ -28,7 +28,7 @@ async fn two() -> (World, End, End, End) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lst1_cch6_a_server_lists_more_to_who_can_do_more_and_to_nobody_else() {
+async fn lst1_cch5_cch6_a_server_lists_more_to_who_can_do_more_and_to_nobody_else() {
     let (mut world, mut able, mut other, mut base) = two().await;
     able.ask("l", "tools/list", json!({})).await;
     let mut own = world.accept("a").await;

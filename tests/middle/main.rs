@@ -29,6 +29,7 @@ mod policy;
 mod progress;
 mod reload;
 mod rules;
+mod search;
 mod streams;
 mod tasks;
 mod told;

@@ -67,6 +67,8 @@ impl Shop {
             settings.pins.lock = lock;
             settings.gateway.state = state;
             settings.telemetry.audit = Some(audit);
+            // All of it fits, so nothing is listed otherwise; and what is held is held on the way through our tool, too.
+            settings.profiles[0].surface.max_tokens = Some(100_000);
         })
     }
 
@@ -174,7 +176,10 @@ async fn reaches(era: Era, host: &mut End, a: &mut Full, tool: &str) {
 
 /// What a refused call of it is told.
 async fn refused(era: Era, host: &mut End, a: &mut Full, tool: &str) -> Value {
-    let answer = era.get(host, "tools/call", json!({"name": format!("a__{tool}"), "arguments": {"a": "x"}})).await;
+    let direct = json!({"name": format!("a__{tool}"), "arguments": {"a": "x"}});
+    let answer = era.get(host, "tools/call", direct.clone()).await;
+    let through = json!({"name": "onegate__call_tool", "arguments": direct});
+    assert_eq!(era.get(host, "tools/call", through).await, answer, "SRF-1");
     a.quiet(Duration::from_millis(200)).await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     answer["error"].clone()
@@ -430,7 +435,7 @@ async fn warn_serves_and_notes_and_off_does_nothing() {
     }
 }
 
-/// T-07, D103: a server that nobody has reviewed serves nothing; nor does one whose lock is missing or broken.
+/// T-07, D103, SEC-9: a server that nobody has reviewed serves nothing; nor does one whose lock is missing or broken.
 #[tokio::test(start_paused = true)]
 async fn d103_t_07_t_24_an_unlocked_server_serves_nothing() {
     type Breaking = fn(&Path);

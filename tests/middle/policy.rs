@@ -254,7 +254,7 @@ async fn e23_a_read_has_no_arguments_that_a_rule_could_be_met_with() {
     world.end().await;
 }
 
-/// E-20: a host that comes back with answers meets the same rules, and is charged once for all rounds (contract §4).
+/// E-20, OBS-4: a host that comes back with answers meets the same rules, and is charged once for all rounds (contract §4).
 #[tokio::test(start_paused = true)]
 async fn e20_rounds_of_input_are_decided_again_and_charged_once() {
     let policy = PolicySettings {
@@ -336,7 +336,7 @@ async fn d104_a_round_that_was_refused_is_not_charged_when_it_comes_again() {
     world.end().await;
 }
 
-/// D-32, D104: limits are told with a time, in both eras; what is refused reaches nobody.
+/// ERR-2, D-32, D104: limits are told with a time, in both eras; what is refused reaches nobody.
 #[tokio::test(start_paused = true)]
 async fn d104_limits_are_told_with_the_time_to_wait() {
     for era in ERAS {

@@ -119,23 +119,39 @@ async fn a_call_outlives_several_reloads() {
     world.end().await;
 }
 
+/// D027: a call that runs at `a` is not touched when `b` is run otherwise; hosts are told once.
 #[tokio::test(start_paused = true)]
-async fn a_new_server_is_listed_and_one_that_is_run_otherwise_is_started_anew() {
+async fn d027_one_server_is_run_otherwise_and_the_others_are_left_alone() {
     let (mut world, mut host, mut a, mut b) = two().await;
+    host.call(1, "a__t").await;
+    let call = a.expect("tools/call").await;
     let mut other = server("b");
     other.timeouts.call *= 2;
-    let reloaded = reload(&world, vec![server("a"), other, server(LATER)], |_| {}).await;
-    assert_eq!(
-        reloaded,
-        Reloaded { added: strings(&[LATER]), changed: strings(&["b"]), kept: 1, ..Reloaded::default() }
-    );
+    let reloaded = reload(&world, vec![server("a"), other], |_| {}).await;
+    assert_eq!(reloaded, Reloaded { changed: strings(&["b"]), kept: 1, ..Reloaded::default() });
     assert_eq!(b.next().await, None, "nobody uses it");
-    let (mut b, mut new) = (world.accept("b").await, world.accept(LATER).await);
+    let mut b = world.accept("b").await;
+    assert_eq!(host.list().await, ["a__t", "b__t"], "as it was, until it lists");
     b.legacy(&["v"]).await;
+    host.expect("notifications/tools/list_changed").await;
+    assert_eq!(host.list().await, ["a__t", "b__v"]);
+    host.quiet(Duration::from_secs(5)).await;
+    a.result(&call, text("fine")).await;
+    assert_eq!(text_of(&host.answer(1).await), "fine");
+    assert!(!world.is_started("a"));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_server_is_listed_and_told_of_once() {
+    let (mut world, mut host, _a, _b) = two().await;
+    let reloaded = reload(&world, vec![server("a"), server("b"), server(LATER)], |_| {}).await;
+    assert_eq!(reloaded, Reloaded { added: strings(&[LATER]), kept: 2, ..Reloaded::default() });
+    let mut new = world.accept(LATER).await;
     new.legacy(&["n"]).await;
     host.expect("notifications/tools/list_changed").await;
-    assert_eq!(host.list().await, ["a__t", "b__v", "later__n"]);
-    a.quiet(Duration::from_secs(5)).await;
+    assert_eq!(host.list().await, ["a__t", "b__t", "later__n"]);
+    host.quiet(Duration::from_secs(5)).await;
     world.end().await;
 }
 

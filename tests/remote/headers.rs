@@ -1,6 +1,10 @@
 //! What goes out in headers: made for this server from the message that is sent, nothing of anybody else (I-12).
 
+use onegate::config::settings::{ApiKey, AuthSettings, HttpSettings};
+use onegate::upstream::http::{Entrance, Limits, serve};
 use serde_json::json;
+use sha2::Digest as _;
+use tokio_util::sync::CancellationToken;
 
 use super::end::{modern as modern_params, text};
 use super::fake::{Fake, discovered};
@@ -89,6 +93,52 @@ async fn auc10_credentials_are_on_every_request_of_a_legacy_session() {
     assert_eq!(end.header("mcp-session-id"), Some("s1"));
     assert_eq!(end.header("mcp-protocol-version"), Some("2025-11-25"));
     end.status(405).await;
+    world.end().await;
+}
+
+/// I-12, D092, INV-7: what a host proves itself with, and whatever else stands in its headers, reaches no server.
+#[tokio::test]
+async fn i12_d092_nothing_of_a_hosts_headers_reaches_a_server() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (world, _host, mut fake) = modern().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (http, stop) = (HttpSettings::default(), CancellationToken::new());
+    let hash = sha2::Sha256::digest("of the host").into();
+    let keys = vec![ApiKey { name: "k".into(), hash, groups: Vec::new(), expires: None }];
+    let auth = AuthSettings { keys, ..AuthSettings::default() };
+    let limits = Limits::default();
+    let entrance = Entrance::new((&http, &auth), address, limits.keys.clone(), &stop, &world.tasks);
+    let (current, until, tasks) = (world.current.clone(), stop.clone(), world.tasks.clone());
+    let serving =
+        world.tasks.spawn(async move { serve(limits, current, listener, &http, entrance, &until, &tasks).await });
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": modern_params(json!({"name": "a__t", "arguments": {}}))})
+    .to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer of the host\r\nCookie: c=1\r\n\
+         Proxy-Authorization: Basic eA==\r\nX-Api-Key: of the host\r\nX-Forwarded-For: 10.0.0.1\r\nForwarded: for=x\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\nUser-Agent: the host\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: a__t\r\nMcp-Param-Odd: of the host\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let call = fake.expect("tools/call").await;
+    assert_eq!(call.header("authorization"), Some("Bearer of the operator"));
+    let names = call.names();
+    for name in ["cookie", "proxy-authorization", "x-api-key", "x-forwarded-for", "forwarded", "mcp-param-odd"] {
+        assert!(!names.contains(&name), "{names:?}");
+    }
+    assert!(names.iter().all(|name| !call.header(name).unwrap_or_default().contains("the host")), "{names:?}");
+    assert!(!call.body.to_string().contains("of the host"));
+    call.result(text("fine")).await;
+    let mut answered = String::new();
+    stream.read_to_string(&mut answered).await.unwrap();
+    assert!(answered.starts_with("HTTP/1.1 200") && answered.contains("fine"), "{answered}");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
     world.end().await;
 }
 

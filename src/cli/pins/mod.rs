@@ -48,7 +48,7 @@ impl Demands {
     /// Whether a gateway may start. Why not is told.
     pub(super) fn may(&self, common: &Common, settings: &Settings) -> anyhow::Result<()> {
         if self.locked {
-            insist(settings)?;
+            all_locked(settings).map_err(|why| tell_lock(&why))?;
         }
         if self.trust_on_first_use { first::trust(common, settings) } else { Ok(()) }
     }
@@ -109,22 +109,27 @@ pub(super) fn tell_failed(seen: &Seen) {
 
 /// Reads the lock; what is wrong with it is told.
 pub(super) fn read_lock(settings: &Settings) -> Result<Option<Lock>, Exit> {
-    let path = &settings.pins.lock;
-    let loose = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
-    let told = |fault: &LockFault| out::say(&format!("onegate: {}: {fault}", path.display()));
-    match Lock::read(path) {
-        Err(fault) => {
-            told(&fault);
-            Err(Exit::LockInvalid)
-        }
-        Ok(Some(lock)) => {
-            let found = lock.loose.clone().filter(|_| loose).map(LockFault::Loose);
-            found.iter().for_each(told);
-            lock.faults().for_each(|(key, fault)| out::say(&format!("onegate: {}: {key}: {fault}", path.display())));
-            if found.is_some() || lock.faults().next().is_some() { Err(Exit::LockInvalid) } else { Ok(Some(lock)) }
-        }
-        Ok(None) => Ok(None),
-    }
+    usable_lock(settings).map_err(|why| tell_lock(&why))
+}
+
+/// Says why a lock cannot be used.
+fn tell_lock(why: &str) -> Exit {
+    why.lines().for_each(|line| out::say(&format!("onegate: {line}")));
+    Exit::LockInvalid
+}
+
+/// The lock, if there is one; else all that is wrong with it, a line for each.
+fn usable_lock(settings: &Settings) -> Result<Option<Lock>, String> {
+    let path = settings.pins.lock.display();
+    let Some(lock) = Lock::read(&settings.pins.lock).map_err(|fault| format!("{path}: {fault}"))? else {
+        return Ok(None);
+    };
+    let enforced = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
+    let loose = lock.loose.clone().filter(|_| enforced).map(LockFault::Loose);
+    let loose = loose.map(|fault| format!("{path}: {fault}"));
+    let of_servers = lock.faults().map(|(key, fault)| format!("{path}: {key}: {fault}"));
+    let faults: Vec<_> = loose.into_iter().chain(of_servers).collect();
+    if faults.is_empty() { Ok(Some(lock)) } else { Err(faults.join("\n")) }
 }
 
 /// Tells policy what the lock approves; a lock that cannot be read approves nothing.
@@ -230,26 +235,10 @@ pub(super) fn today() -> String {
     moment::date(SystemTime::now())
 }
 
-/// Whether a gateway may start at all: `--locked`. Why not is told.
-fn insist(settings: &Settings) -> Result<(), Exit> {
-    all_locked(settings).map_err(|why| {
-        why.lines().for_each(|line| out::say(&format!("onegate: {line}")));
-        Exit::LockInvalid
-    })
-}
-
-/// Whether there is a lock that has every configured server; else why not, a line for each reason.
+/// Whether there is a lock that has every configured server (`--locked`); else why not, a line for each reason.
 fn all_locked(settings: &Settings) -> Result<(), String> {
     let path = settings.pins.lock.display();
-    let lock = Lock::read(&settings.pins.lock).map_err(|fault| format!("{path}: {fault}"))?;
-    let lock = lock.ok_or_else(|| format!("there is no {path}, which --locked asks for"))?;
-    let enforced = settings.servers.iter().any(|server| server.pin.mode == PinMode::Enforce);
-    let loose = lock.loose.clone().filter(|_| enforced).map(|file| format!("{path}: {}", LockFault::Loose(file)));
-    let faults = lock.faults().map(|(key, fault)| format!("{path}: {key}: {fault}"));
-    let faults: Vec<_> = loose.into_iter().chain(faults).collect();
-    if !faults.is_empty() {
-        return Err(faults.join("\n"));
-    }
+    let lock = usable_lock(settings)?.ok_or_else(|| format!("there is no {path}, which --locked asks for"))?;
     let missing = settings.servers.iter().map(|server| &server.key).filter(|key| !lock.servers.contains_key(*key));
     let missing: Vec<_> = missing.map(|key| format!("the server {key} is not in {path}")).collect();
     if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Items;
+use super::{Surface, Tools, Trim};
 
 /// One cut of the catalogue.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
@@ -16,7 +16,17 @@ pub(in crate::config) struct Profile {
     pub servers: Option<Vec<String>>,
     /// Which of their tools it shows, as patterns over `<server>/<native name>`. What a server's own `tools` hide
     /// stays hidden.
-    pub tools: Items,
+    pub tools: Tools,
+    /// How a host gets at them: by a list, or by search.
+    pub surface: Surface,
+    /// The most tokens that the list of tools may cost, about; what does not fit is found by search.
+    #[schemars(range(min = 500, max = 10_000_000))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// What is left out of the definitions in the list.
+    pub trim: Trim,
+    /// Whether a tool of ours, `onegate__servers`, tells which servers there are.
+    pub list_servers: bool,
     /// Longest exposed tool name here, for hosts that put more or less before it. Default: `gateway.name_budget`.
     #[schemars(range(min = 24, max = 128))]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,6 +30,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
     ("servers", Shape::Members { name: check::server_key_problem, each: &SERVER }),
     ("profiles", Shape::Members { name: check::profile_name_problem, each: &PROFILE }),
     ("policy", POLICY),
+    ("search", Shape::Table(&[("model", Shape::Text(not_empty))])),
     (
         "pins",
         Shape::Table(&[
@@ -117,7 +118,7 @@ static SERVER: Shape = Shape::Table(&[
             ("max_result", Shape::Text(size::result_problem)),
         ]),
     ),
-    ("tools", ITEMS),
+    ("tools", Shape::Table(&[("allow", PATTERNS), ("deny", PATTERNS), ("always", PATTERNS)])),
     ("prompts", ITEMS),
     ("resources", ITEMS),
     ("templates", ITEMS),
@@ -219,8 +220,24 @@ static PROFILE: Shape = Shape::Table(&[
     ("servers", Shape::Texts(any)),
     (
         "tools",
-        Shape::Table(&[("allow", Shape::Texts(check::target_problem)), ("deny", Shape::Texts(check::target_problem))]),
+        Shape::Table(&[
+            ("allow", Shape::Texts(check::target_problem)),
+            ("deny", Shape::Texts(check::target_problem)),
+            ("always", Shape::Texts(check::target_problem)),
+        ]),
     ),
+    ("surface", word(&["list", "search", "auto"])),
+    ("max_tokens", Shape::Count { min: 500, max: 10_000_000 }),
+    (
+        "trim",
+        Shape::Table(&[
+            ("description", Shape::Count { min: 40, max: 100_000 }),
+            ("output_schema", Shape::Bool),
+            ("examples", Shape::Bool),
+            ("dialect", Shape::Bool),
+        ]),
+    ),
+    ("list_servers", Shape::Bool),
     ("name_budget", Shape::Count { min: 24, max: 128 }),
 ]);
 

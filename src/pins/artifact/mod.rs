@@ -183,6 +183,11 @@ impl Reference {
         Self { kind, name: name.into(), version, digest, floating, files, level }
     }
 
+    /// The files whose content is what is launched.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// What it refers to now; reads the files that it names, which may take a while.
     pub fn measure(&self) -> io::Result<Artifact> {
         let mut hashes = self.files.iter().map(|file| hash_file(file).map(|hash| hash.to_string()));

@@ -1,0 +1,75 @@
+//! Finding tools in a catalogue by words: what is visible, listed or not.
+//!
+//! The index is made once for a catalogue and goes with it; how well a tool fits is `search`'s. Asked by `gateway`.
+
+use super::Catalogue;
+use super::merge::Searched;
+use crate::ident::ServerKey;
+use crate::protocol::version::Revision;
+use crate::search::{Document, Index, Texts};
+
+/// A tool that was found.
+#[derive(Clone, Debug)]
+pub struct Found<'a> {
+    /// The key of its server.
+    pub server: &'a ServerKey,
+    /// What hosts call it.
+    pub exposed: &'a str,
+    /// Its definition as hosts of this revision are listed it, or would be.
+    pub definition: Vec<u8>,
+    /// How well it fits.
+    pub score: f32,
+}
+
+impl Catalogue {
+    fn index(&self) -> &Searched {
+        self.searched(|| {
+            let positions: Box<[usize]> = self.visible_tools().collect();
+            let texts: Vec<Texts> = positions.iter().map(|&at| Texts::read(&self.tool(at).2.definition)).collect();
+            let document = |(&at, texts)| {
+                let (key, _, item) = self.tool(at);
+                let renamed = item.renamed.as_deref().unwrap_or_default();
+                Document::of([&item.native, renamed], key.as_str(), texts)
+            };
+            Searched { index: Index::build(positions.iter().zip(&texts).map(document)), positions }
+        })
+    }
+
+    /// Makes what tools are found by, where it is not there yet. Takes a while for thousands.
+    pub fn prepare_search(&self) {
+        self.index();
+    }
+
+    /// How many bytes that takes, about.
+    pub fn search_size(&self) -> usize {
+        self.index().index.size()
+    }
+
+    /// The tools that fit best, of one server or of all.
+    pub fn find(&self, query: &str, server: Option<&str>, limit: usize, revision: Revision) -> Vec<Found<'_>> {
+        let Searched { index, positions } = self.index();
+        let wanted = |n: usize| server.is_none_or(|wanted| self.tool(positions[n]).0.as_str() == wanted);
+        let found = index.search(query, limit, wanted);
+        let shown = found.into_iter().map(|hit| {
+            let at = positions[hit.document];
+            let (server, exposed, _) = self.tool(at);
+            let mut definition = Vec::new();
+            self.publish(&mut definition, at, revision);
+            Found { server, exposed, definition, score: hit.score }
+        });
+        shown.collect()
+    }
+
+    /// The keys of the servers with visible tools, and how many each has.
+    pub fn servers_with_tools(&self) -> Vec<(&ServerKey, usize)> {
+        let mut servers: Vec<(&ServerKey, usize)> = Vec::new();
+        for at in self.visible_tools() {
+            let (key, ..) = self.tool(at);
+            match servers.last_mut() {
+                Some((last, count)) if *last == key => *count += 1,
+                _ => servers.push((key, 1)),
+            }
+        }
+        servers
+    }
+}

@@ -1,0 +1,94 @@
+//! Which tools a host is shown at once and which it finds by search: what a profile says of it, compiled.
+//!
+//! Part of a [`super::View`], and like it knows no exposed name (N-15). `catalog` decides by it when it is built.
+
+use super::RulesError;
+use crate::config::settings::{ProfileSettings, SurfaceMode, TrimSettings};
+use crate::ident::ServerKey;
+use crate::pattern::Pattern;
+
+/// How much of the tools a view shows at once. The default: all.
+#[derive(Clone, Debug, Default)]
+pub struct Surface {
+    mode: SurfaceMode,
+    max_tokens: Option<usize>,
+    /// Over `<server>/<native name>`.
+    always: Vec<Pattern>,
+    /// Over native names, by index in the settings.
+    always_of: Box<[Vec<Pattern>]>,
+    trim: TrimSettings,
+    list_servers: bool,
+    /// Which server is shown first, by index in the settings.
+    order: Box<[usize]>,
+}
+
+impl Surface {
+    /// Compiles what a profile says; `servers` are the keys by index in the settings.
+    pub(super) fn compile(profile: &ProfileSettings, servers: &[ServerKey]) -> Result<Self, Vec<RulesError>> {
+        let said = &profile.surface;
+        let mut faults = Vec::new();
+        let always = super::compile_all(&said.always, Pattern::new, "always", &mut faults);
+        let mut faults: Vec<_> = faults.into_iter().map(|fault: RulesError| fault.of_profile(&profile.name)).collect();
+        let mut of = |key: &ServerKey| {
+            let texts = said.always_of.iter().find(|(server, _)| server == key);
+            let mut found = Vec::new();
+            let texts = texts.map(|(_, texts)| texts.as_slice()).unwrap_or_default();
+            let patterns = super::compile_all(texts, Pattern::new, "always", &mut found);
+            faults.extend(found.into_iter().map(|fault: RulesError| fault.within(key, crate::ident::Kind::Tool)));
+            patterns
+        };
+        let always_of = servers.iter().map(&mut of).collect();
+        // Places of servers outlive configurations, so they say nothing: it is their keys that do.
+        let place = |key: &ServerKey| match &profile.servers {
+            Some(written) => written.iter().position(|known| known == key).unwrap_or(usize::MAX),
+            None => servers.iter().filter(|other| *other < key).count(),
+        };
+        let order = servers.iter().map(place).collect();
+        let (mode, max_tokens, trim, list_servers) = (said.mode, said.max_tokens, said.trim, said.list_servers);
+        if faults.is_empty() {
+            Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, order })
+        } else {
+            Err(faults)
+        }
+    }
+
+    /// Whether some tools may be found by search alone.
+    pub fn may_search(&self) -> bool {
+        self.mode != SurfaceMode::List || self.max_tokens.is_some()
+    }
+
+    /// How hosts get at the tools.
+    pub fn mode(&self) -> SurfaceMode {
+        self.mode
+    }
+
+    /// The most tokens that a list costs.
+    pub fn max_tokens(&self) -> Option<usize> {
+        self.max_tokens
+    }
+
+    /// What is left out of definitions.
+    pub fn trim(&self) -> &TrimSettings {
+        &self.trim
+    }
+
+    /// Whether servers are told of.
+    pub fn lists_servers(&self) -> bool {
+        self.list_servers
+    }
+
+    /// Whether a tool stays in the list.
+    pub fn is_always(&self, server: usize, key: &ServerKey, native: &str) -> bool {
+        let of_server = self.always_of.get(server).is_some_and(|of| of.iter().any(|pattern| pattern.matches(native)));
+        of_server
+            || !self.always.is_empty() && {
+                let target = format!("{key}/{native}");
+                self.always.iter().any(|pattern| pattern.matches(&target))
+            }
+    }
+
+    /// Which servers come first where not all fit: as the profile names them, else by their keys.
+    pub fn place(&self, server: usize) -> usize {
+        self.order.get(server).copied().unwrap_or(server)
+    }
+}

@@ -1,0 +1,100 @@
+//! Ceilings and search by the whole program: what hosts are listed, find and call, and what commands say it costs.
+
+use serde_json::{Value, json};
+
+use crate::host::{Era, Host, PATIENCE, Setup, until};
+
+fn tool(name: &str, description: &str) -> String {
+    json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": {
+        "path": {"type": "string", "description": description}}}})
+    .to_string()
+}
+
+/// Two servers: `files` with three tools and `web` with two, of some size.
+fn setup(profile: &str) -> Setup {
+    let long = "It does so and says so, at some length, for everybody to read. ".repeat(20);
+    let tools = |all: &[(&str, &str)]| -> Vec<String> {
+        all.iter().map(|(name, what)| tool(name, &format!("{what} {long}"))).collect()
+    };
+    Setup::new()
+        .head(&format!("[telemetry]\naudit = {{ file = \"audit.jsonl\" }}\n[profiles.default]\n{profile}"))
+        .server(
+            "files",
+            json!({"tools": tools(&[("read_file", "Reads a file."), ("write_file", "Writes a file."), ("list_directory", "Lists a directory.")])}),
+        )
+        .server("web", json!({"era": "modern", "tools": tools(&[("fetch", "Fetches a page."), ("take_screenshot", "Takes an image of a page.")])}))
+}
+
+fn json_of(setup: &Setup, command: &[&str]) -> Value {
+    let shown = setup.output(command);
+    serde_json::from_str(&shown.out).unwrap_or_else(|_| panic!("{command:?}: {} {}", shown.out, shown.err))
+}
+
+fn found(host: &mut Host, query: &str) -> Vec<String> {
+    let answer = host.call("onegate__search_tools", &json!({"query": query}).to_string());
+    let tools = answer.value()["structuredContent"]["tools"].as_array().unwrap().clone();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn srf_1_hosts_of_both_eras_find_and_call_what_they_are_not_listed() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut host = setup("surface = \"search\"\ntools.always = [\"files/read_file\"]").open(era);
+        let listed = host.tools_until("all servers", |tools| tools.len() == 3);
+        assert_eq!(listed, ["files__read_file", "onegate__call_tool", "onegate__search_tools"]);
+        until("both servers to be found", PATIENCE, || found(&mut host, "write a photo of a folder").len() >= 3);
+        assert_eq!(found(&mut host, "photo")[0], "web__take_screenshot");
+        let arguments = r#"{ "path" : "/a\u002fb", "n":1.50 }"#;
+        let through = format!(r#"{{"arguments":{arguments},"name":"web__take_screenshot"}}"#);
+        assert_eq!(host.call("onegate__call_tool", &through).text(), "web:take_screenshot");
+        let sent = host.received("web").into_iter().find(|line| line.contains("tools/call")).unwrap();
+        assert!(sent.contains(&format!(r#""arguments":{arguments}"#)), "byte for byte: {sent}");
+        // By its name it can be called as well.
+        assert_eq!(host.call("files__write_file", "{}").text(), "files:write_file");
+        host.finish();
+    }
+}
+
+#[test]
+fn srf_3_commands_tell_what_lists_cost_and_what_saves_it() {
+    let whole = json_of(&setup(""), &["tools", "--json"]);
+    assert_eq!((&whole["estimator"], &whole["behind"]["items"]), (&json!("utf8-bytes/4"), &json!(0)));
+    let most = 2000;
+    assert!(whole["tokens"].as_u64().unwrap() > most, "{whole}");
+    let ceiling = format!("max_tokens = {most}\ntrim = {{ description = 600 }}");
+    let cut = json_of(&setup(&ceiling), &["tools", "--json"]);
+    assert!(cut["tokens"].as_u64().unwrap() <= most && cut["saved"]["trims"].as_u64().unwrap() > 1000, "{cut}");
+    let listed = |item: &&Value| item["listed"] == true;
+    let items = cut["items"].as_array().unwrap();
+    let bytes: u64 = items.iter().filter(listed).map(|item| item["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(json!(bytes), cut["bytes"]);
+    assert_eq!(items.iter().filter(|item| item["server"] != "onegate").count(), 5, "nothing is lost");
+    let searched = setup("surface = \"search\"");
+    let text = searched.output(&["tools"]).out;
+    for part in ["onegate__search_tools", "by search", "tokens saved, about:", "web"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let called = searched.output(&["call", "onegate__call_tool", r#"{"name":"web__fetch","arguments":{}}"#]);
+    assert_eq!((called.code, called.out.trim()), (Some(0), "web:fetch"), "{}", called.err);
+    // What was called is used, what was not can be left out.
+    let unused = json_of(&searched, &["tools", "--unused", "30d", "--json"]);
+    let names: Vec<_> = unused["unused"].as_array().unwrap().iter().map(|item| &item["native"]).collect();
+    assert_eq!(names, ["read_file", "write_file", "list_directory", "take_screenshot"]);
+    assert_eq!(unused["deny"]["web"], json!(["take_screenshot"]));
+    let text = searched.output(&["tools", "--unused", "30d"]).out;
+    assert!(text.contains("[servers.web]\ntools.deny = [\"take_screenshot\"]"), "{text}");
+}
+
+#[test]
+fn srf_3_status_tells_what_profiles_cost() {
+    let mut host = setup("surface = \"search\"").open(Era::Legacy);
+    host.tools_until("our tools", |tools| tools.len() == 2);
+    until("both servers to be found", PATIENCE, || found(&mut host, "file page").len() == 5);
+    let status: Value = serde_json::from_str(&host.output(&["status", "--json"]).out).unwrap();
+    let profile = &status["gateways"][0]["profiles"][0];
+    assert_eq!((&profile["surface"], &profile["behind"], &profile["tools"]), (&json!("search"), &json!(5), &json!(2)));
+    assert_eq!(profile["servers"][1]["key"], "web");
+    assert_eq!((&profile["servers"][1]["items"], &profile["servers"][1]["behind"]), (&json!(0), &json!(2)));
+    assert!(host.output(&["status"]).out.contains("5 more by search"));
+    host.finish();
+}
