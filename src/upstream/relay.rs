@@ -310,11 +310,9 @@ impl Known {
             Ok(Message::Error { id: None, .. }) => true,
             Err(_) => {
                 for element in json::elements(line) {
-                    match Message::read(&line.slice_ref(element), index) {
-                        Ok(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) => {
-                            self.running.remove(id.of(element));
-                        }
-                        _ => {}
+                    let read = Message::read(&line.slice_ref(element), index);
+                    if let Ok(Message::Result { id, .. } | Message::Error { id: Some(id), .. }) = read {
+                        self.running.remove(id.of(element));
                     }
                 }
                 true
