@@ -123,9 +123,10 @@ impl Plan {
 }
 
 fn exact(kind: ArtifactKind, word: &str) -> Option<(String, String)> {
-    let (name, version) = match kind {
-        ArtifactKind::Npm => word.rsplit_once('@').filter(|(name, _)| !name.is_empty())?,
-        _ => word.split_once("==").or_else(|| word.split_once('@'))?,
+    let (name, version) = if kind == ArtifactKind::Npm {
+        word.rsplit_once('@').filter(|(name, _)| !name.is_empty())?
+    } else {
+        word.split_once("==").or_else(|| word.split_once('@'))?
     };
     let (name, version) = (name.trim(), version.trim());
     let plain = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -142,7 +143,7 @@ fn command_of(package: &str, about: &Value) -> Option<String> {
             files.dedup();
             if files.len() == 1 { bins.keys().next()?.as_str() } else { bins.get_key_value(own)?.0.as_str() }
         }
-        _ => return None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
     };
     (!name.contains('/') && !name.starts_with('.')).then(|| name.to_owned())
 }

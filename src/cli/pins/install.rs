@@ -85,14 +85,14 @@ impl Client {
             let program = which::which_in(name, path, "/").ok()?;
             Some(Self { name, program })
         };
-        match plan.kind {
-            ArtifactKind::Npm => found("npm").ok_or_else(|| "npm is not found in PATH".to_owned()),
-            // Which Python it is only uv can choose.
-            _ if plan.python.is_some() => found("uv").ok_or_else(|| "uv is not found in PATH".to_owned()),
-            _ => found("uv")
-                .or_else(|| found("python3"))
-                .ok_or_else(|| "neither uv nor python3 is found in PATH".to_owned()),
+        if plan.kind == ArtifactKind::Npm {
+            return found("npm").ok_or_else(|| "npm is not found in PATH".to_owned());
         }
+        // Which Python it is only uv can choose.
+        let python = || if plan.python.is_none() { found("python3") } else { None };
+        found("uv")
+            .or_else(python)
+            .ok_or_else(|| "neither uv nor, for the Python that is there, python3 is found in PATH".to_owned())
     }
 }
 
@@ -144,12 +144,11 @@ impl Steps<'_> {
 
     /// Makes the list of all packages that are needed, each with its integrity value.
     async fn resolve(&self, plan: &Plan, folder: &Path) -> Result<Vec<u8>, String> {
-        let (wanted, made) = match plan.kind {
-            ArtifactKind::Npm => ("package.json", "package-lock.json"),
-            _ => ("requirements.in", "requirements.txt"),
-        };
+        let is_npm = plan.kind == ArtifactKind::Npm;
+        let (wanted, made) =
+            if is_npm { ("package.json", "package-lock.json") } else { ("requirements.in", "requirements.txt") };
         write(&folder.join(wanted), plan.wanted().as_bytes())?;
-        if plan.kind == ArtifactKind::Npm {
+        if is_npm {
             let npm = ["install", "--package-lock-only", "--ignore-scripts", "--omit-lockfile-registry-resolved"];
             self.step(folder, &[&npm[..], &QUIET_NPM].concat()).await?;
         } else if self.client.name == "uv" {

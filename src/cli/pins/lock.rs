@@ -253,7 +253,7 @@ fn packages(
         let locked = lock.and_then(|lock| lock.servers.get(key)).filter(|_| !args.update);
         let before = lock.and_then(|lock| lock.servers.get(key)?.artifact.as_ref()?.packages);
         // What was bound by its bytes stays so.
-        if !args.install && !(args.update && before.is_some()) {
+        if !(args.install || args.update && before.is_some()) {
             continue;
         }
         if let Err(why) = install::plan(server) {
@@ -283,7 +283,7 @@ fn packages(
                         packages.bound = true;
                     }
                     Some(_) => {}
-                    None => drop(packages.of.extend(hash.map(|hash| (key.clone(), hash.to_string())))),
+                    None => packages.of.extend(hash.map(|hash| (key.clone(), hash.to_string()))),
                 }
             }
         }
