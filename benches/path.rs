@@ -1,12 +1,12 @@
 //! The path of a call: lines, the index of a message, the call downward, and the whole way from host to server and
-//! back in memory; the list of 1 000 tools as a host gets it.
+//! back in memory, with pins and without; the list of 1 000 tools as a host gets it, and a comparison of all of it with a lock.
 //!
 //! One thread, as the program runs. Both ends of the whole way are in the figure: a host that writes and reads lines and
 //! a server that echoes; both do next to nothing.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,10 +14,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use onegate::config::settings::{
-    EraChoice, Launch, LogFormat, Reach, ServerSettings, Settings, Start, TelemetrySettings,
+    EraChoice, Launch, LogFormat, PinMode, Reach, ServerSettings, Settings, Start, TelemetrySettings,
 };
 use onegate::gateway::{Connect, Current, EraMemory, Link, Pace};
-use onegate::ident::{Secret, ServerKey};
+use onegate::ident::{Kind, Secret, ServerKey};
+use onegate::pins::artifact::reference;
+use onegate::pins::facet::{Hashes, capabilities_hash, instructions_hash};
+use onegate::pins::launch::launch_hash;
+use onegate::pins::lock::{Announced, Entry, edit::Draft};
+use onegate::pins::observed::{Listed, Observed};
+use onegate::pins::{canonical, drift, review};
 use onegate::protocol::call::{Call, Leg};
 use onegate::protocol::capability::Capabilities;
 use onegate::protocol::json::Index;
@@ -183,8 +189,8 @@ async fn echo(channel: Channel, era: Era, tools: String) {
 fn server(number: usize, era: Era) -> ServerSettings {
     let key = format!("server-{number}");
     let launch = Launch {
-        program: PathBuf::new(),
-        command: String::new(),
+        program: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")),
+        command: "Cargo.toml".to_owned(),
         args: Vec::new(),
         env: BTreeMap::new(),
         cwd: None,
@@ -211,19 +217,27 @@ struct Way {
 impl Way {
     /// All of one era; the last tool is `echo`.
     fn new(era: Era, servers: usize, tools: usize) -> Self {
+        Self::pinned(era, servers, tools, None)
+    }
+
+    /// The same, all of it enforced by the lock in this folder.
+    fn pinned(era: Era, servers: usize, tools: usize, lock: Option<&Path>) -> Self {
         let runtime = runtime();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let text = "Reads a record and gives it back with all of its fields. ".repeat(12);
-        let others = (1..tools).map(|n| format!("tool_{n}"));
-        let defined = others.chain(["echo".to_owned()]).map(|name| {
-            format!(r#"{{"name":"{name}","description":"{text}","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string"}},"n":{{"type":"integer"}}}},"required":["text"]}}}}"#)
-        });
-        let tools = format!("[{}]", defined.collect::<Vec<_>>().join(","));
+        let defined = definitions(tools);
+        let tools = format!("[{}]", defined.join(","));
         let (ours, theirs) = Channel::pair();
         let gateway = runtime.block_on(async {
-            let servers = (0..servers).map(|number| server(number, era)).collect();
+            let mut servers: Vec<_> = (0..servers).map(|number| server(number, era)).collect();
+            for server in &mut servers {
+                server.pin.mode = if lock.is_some() { PinMode::Enforce } else { PinMode::Off };
+            }
             let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
-            let settings = Settings::of(servers, PathBuf::new(), telemetry);
+            let mut settings = Settings::of(servers, lock.map(Path::to_owned).unwrap_or_default(), telemetry);
+            if let Some(folder) = lock {
+                settings.pins.lock = folder.join("onegate.lock");
+                review_all(&settings, &defined);
+            }
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
             let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, (None, None));
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
@@ -285,6 +299,80 @@ fn call(era: Era, id: usize) -> String {
     )
 }
 
+fn definitions(count: usize) -> Vec<String> {
+    let text = "Reads a record and gives it back with all of its fields. ".repeat(12);
+    let others = (1..count).map(|n| format!("tool_{n}"));
+    let all = others.chain(["echo".to_owned()]).map(|name| {
+        format!(r#"{{"name":"{name}","description":"{text}","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string"}},"n":{{"type":"integer"}}}},"required":["text"]}}}}"#)
+    });
+    all.collect()
+}
+
+fn name_of(definition: &serde_json::Value) -> String {
+    definition["name"].as_str().expect("it has one").to_owned()
+}
+
+/// Locks the modern servers as they will be.
+fn review_all(settings: &Settings, defined: &[String]) {
+    let listed = |definition: &String| {
+        let definition = canonical::read(definition.as_bytes()).expect("it is canonical");
+        Listed { name: name_of(&definition), definition: Ok(definition), since: 0 }
+    };
+    let capabilities = serde_json::json!({ "tools": {} });
+    let mut draft = Draft::open(&settings.pins.lock).expect("it opens");
+    for server in &settings.servers {
+        let reach = server.reach.as_ref().expect("it is reached");
+        let observed = Observed {
+            launch: launch_hash(server),
+            artifact: Some(reference(reach).measure().expect("it is there")),
+            announced: Some(Announced {
+                protocol: Some("2026-07-28".to_owned()),
+                capabilities: Some((capabilities_hash(&capabilities).expect("it is canonical"), capabilities.clone())),
+                instructions: Some((instructions_hash(""), String::new())),
+                ..Announced::default()
+            }),
+            lists: BTreeMap::from([(Kind::Tool, defined.iter().map(listed).collect())]),
+        };
+        draft.put(&server.key, &review::reviewed(&observed, &[], None, "2026-01-01"));
+    }
+    draft.write().expect("it is written");
+}
+
+/// What pins cost: a call of an enforced server, and a list that is compared with the lock, all of it hashed anew.
+fn pins(c: &mut Criterion) {
+    let mut group = c.benchmark_group("pins");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (mode, lock) in [("off", None), ("enforce", Some(folder.path())), ("off-again", None)] {
+        let mut way = Way::pinned(Era::Modern, 1, 1, lock);
+        for at_once in [1, 16] {
+            let lines: String = (1..=at_once).map(|id| call(Era::Modern, id)).collect();
+            group.throughput(Throughput::Elements(at_once as u64));
+            group.bench_function(format!("call-{mode}-{at_once}"), |b| b.iter(|| way.ask(&lines, at_once)));
+        }
+        way.end();
+    }
+    let defined = definitions(1000);
+    let locked: Vec<_> = defined
+        .iter()
+        .map(|text| {
+            let definition = canonical::read(text.as_bytes()).expect("it is canonical");
+            Entry::of(Kind::Tool, &definition, Vec::new(), "2026-01-01").expect("it has a hash")
+        })
+        .collect();
+    group.throughput(Throughput::Elements(1000));
+    group.bench_function("compare-1000", |b| {
+        b.iter(|| {
+            for (text, entry) in defined.iter().zip(&locked) {
+                let definition = canonical::read(text.as_bytes()).expect("it is canonical");
+                let hashes = Hashes::of(Kind::Tool, &definition, &entry.ignore);
+                let compared = drift::compare(Some(entry), hashes.as_ref(), &definition);
+                assert_eq!(black_box(compared).finding, drift::Finding::Equal);
+            }
+        });
+    });
+    group.finish();
+}
+
 fn whole(c: &mut Criterion) {
     let mut group = c.benchmark_group("way");
     for era in [Era::Legacy, Era::Modern] {
@@ -306,5 +394,5 @@ fn whole(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, codec, messages, whole);
+criterion_group!(benches, codec, messages, pins, whole);
 criterion_main!(benches);

@@ -58,7 +58,7 @@ pub(super) fn pins(
     };
     let lock = written.lock.as_deref().unwrap_or(LOCK);
     let lock = environment.path(lock, base.map_or(cwd, |base| base));
-    PinsSettings { mode: mode(written.mode), lock, recheck: written.recheck.0, observe: false }
+    PinsSettings { mode: mode(written.mode), lock, recheck: written.recheck.0, ..PinsSettings::default() }
 }
 
 /// `servers.*.pin`.

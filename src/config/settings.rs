@@ -213,25 +213,21 @@ impl ServerSettings {
     /// Whether a server of these settings may go on running for those: they differ only in what is decided and shown about
     /// it, not in how it is reached and asked.
     pub fn runs_as(&self, other: &Self) -> bool {
-        let decided_elsewhere = |settings: &Self| {
-            let pin = PinSettings { mode: settings.pin.mode, ..PinSettings::default() };
-            let (key, reach) = (settings.key.clone(), settings.reach.clone());
-            Self {
-                start: settings.start,
-                era: settings.era,
-                idle_stop: settings.idle_stop,
-                timeouts: settings.timeouts,
-                ping: settings.ping,
-                restart: settings.restart,
-                stop: settings.stop,
-                sharing: settings.sharing,
-                limits: ServerLimits { rate: None, ..settings.limits },
-                roots: settings.roots.clone(),
-                pin,
-                ..Self::new(key, reach)
-            }
+        let run = |settings: &Self| Self {
+            title: None,
+            prefix: String::new(),
+            required: false,
+            limits: ServerLimits { rate: None, ..settings.limits },
+            tools: ItemFilter::default(),
+            always: Vec::new(),
+            prompts: ItemFilter::default(),
+            resources: ItemFilter::default(),
+            templates: ItemFilter::default(),
+            overrides: Vec::new(),
+            pin: PinSettings { mode: settings.pin.mode, ..PinSettings::default() },
+            ..settings.clone()
         };
-        decided_elsewhere(self) == decided_elsewhere(other)
+        run(self) == run(other)
     }
 
     /// How it is launched, when it is a process of ours that can be.

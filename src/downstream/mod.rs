@@ -40,7 +40,7 @@ pub use handshake::Introduction;
 pub use held::Answer;
 pub use looked::{Look, Looked, Served};
 pub use offers::Offers;
-pub use process::Pace;
+pub use process::{Ended, Pace};
 pub use questions::INPUT_LIMIT;
 pub use reach::{Answering, Connect, Link, Processes};
 pub use roots::Roots;

@@ -23,7 +23,11 @@ use super::tree;
 use crate::config::settings::{Launch, Stop};
 use crate::transport::{Channel, PIPE};
 
-/// What is kept of a child's stderr (D-27).
+/// What is kept of the stdout of a program that is run to its end…
+const OUT: usize = 16 << 20;
+/// …and of its stderr (D-27), and how many lines of that are told.
+const RING: usize = 64 << 10;
+const LAST_LINES: usize = 10;
 /// How long its last words are waited for when it is gone.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Between two looks at a group that should be gone.
@@ -111,6 +115,42 @@ pub(super) fn start(
     }
     let channel = Channel::new(pipe::Receiver::from_owned_fd(stdout)?, pipe::Sender::from_owned_fd(stdin)?);
     Ok((child, channel))
+}
+
+/// What a program left behind that was run to its end.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whether it ended with 0.
+    pub fine: bool,
+    /// What it printed on stdout, at most so much of it.
+    pub out: Vec<u8>,
+    /// The last lines of its stderr, as they came: escape them before showing.
+    pub said: Vec<String>,
+}
+
+/// Runs a program that is no server to its end, which comes after `most` at the latest.
+pub(super) async fn to_end(
+    launch: &Launch,
+    guard: &Arc<Guard>,
+    tasks: &TaskTracker,
+    most: Duration,
+) -> io::Result<Ended> {
+    let (child, Channel { reader, writer }) = start(launch, RING, guard, tasks)?;
+    drop(writer);
+    let until = Instant::now() + most;
+    let (mut out, mut reader) = (Vec::new(), reader);
+    let reading = async {
+        let mut buffer = vec![0; 8192];
+        while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+            let room = OUT.saturating_sub(out.len());
+            out.extend_from_slice(&buffer[..count.min(room)]);
+        }
+    };
+    let _ = timeout(most, reading).await;
+    let stderr = child.stderr();
+    let left = until.saturating_duration_since(Instant::now());
+    let status = child.stop(Pace { input: left, term: Pace::CALM.term }).await;
+    Ok(Ended { fine: status.is_some_and(|status| status.success()), out, said: stderr.last_lines(LAST_LINES) })
 }
 
 impl Child {
@@ -240,7 +280,6 @@ mod tests {
 
     #[test]
     fn d012_the_ring_keeps_the_end_and_is_bounded() {
-        const RING: usize = 64 << 10;
         let ring = StderrRing::new(RING);
         for n in 0..100_000 {
             ring.put(format!("line {n}\n").as_bytes());

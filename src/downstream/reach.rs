@@ -4,6 +4,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_rustls::rustls::ClientConfig;
@@ -13,8 +14,8 @@ use super::Guard;
 use super::connection::Way;
 use super::http::{self, Http};
 use super::looked::Served;
-use super::process::{self, Child};
-use crate::config::settings::{Reach, ServerSettings};
+use super::process::{self, Child, Ended};
+use crate::config::settings::{Launch, Reach, ServerSettings};
 use crate::ident::Kind;
 use crate::shown::shown_str;
 use crate::transport::Channel;
@@ -70,6 +71,21 @@ impl Processes {
     pub fn new(tasks: TaskTracker) -> Self {
         Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks }
     }
+
+    /// Runs a program that is no server to its end, which comes after `most` at the latest; an error is safe to show.
+    pub async fn to_end(&self, launch: &Launch, most: Duration) -> Result<Ended, String> {
+        let ended = process::to_end(launch, self.guard(), &self.tasks, most).await;
+        ended.map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))
+    }
+
+    fn guard(&self) -> &Arc<Guard> {
+        self.guard.get_or_init(|| {
+            Arc::new(Guard::start().unwrap_or_else(|error| {
+                tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
+                Guard::none()
+            }))
+        })
+    }
 }
 
 impl Connect for Processes {
@@ -89,13 +105,7 @@ impl Connect for Processes {
             }
             Err(fault) => return Err(format!("{}: {}", fault.key, fault.message)),
         };
-        let guard = self.guard.get_or_init(|| {
-            Arc::new(Guard::start().unwrap_or_else(|error| {
-                tracing::warn!(%error, "no guard process; children may outlive a killed gateway");
-                Guard::none()
-            }))
-        });
-        let (child, channel) = process::start(launch, server.limits.stderr, guard, &self.tasks)
+        let (child, channel) = process::start(launch, server.limits.stderr, self.guard(), &self.tasks)
             .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
         Ok(Link { way: Way::Lines(channel), child: Some(child) })
     }

@@ -449,6 +449,7 @@ impl Lists {
             }
             Err(error) => {
                 tracing::warn!(server = %self.places[server].key, "its list is not taken: {error}");
+                self.pins.missed(server, &[list.kind]);
                 None
             }
         }
@@ -485,7 +486,10 @@ impl Lists {
             // Those are no lists.
             Listing::Tasks(_) => return taken,
             // The last good list stays.
-            Listing::Failed(kinds) => kinds,
+            Listing::Failed(kinds) => {
+                self.pins.missed(event.server, &kinds);
+                kinds
+            }
         };
         for kind in kinds {
             part.lists[kind.index()].settled = true;

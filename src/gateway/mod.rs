@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::catalog::{Catalogue, Fingerprint};
-pub use crate::downstream::{Connect, EraMemory, Link, Offers, Pace, Processes, State};
+pub use crate::downstream::{Connect, Ended, EraMemory, Link, Offers, Pace, Processes, State};
 pub use bridge::Input;
 pub use current::{Changes, Current, Reloaded};
 pub use fault::Failure;

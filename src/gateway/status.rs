@@ -11,6 +11,7 @@ use crate::catalog::tokens::estimate;
 use crate::config::settings::{PinMode, Reach};
 use crate::downstream::{Server, State};
 use crate::ident::Kind;
+use crate::pins::drift::{Quarantine, ServerState};
 use crate::protocol::version::{Era, Revision};
 use crate::telemetry::metrics::{ProfileNow, ServerNow};
 
@@ -64,6 +65,10 @@ pub struct ServerStatus {
 pub struct PinStatus {
     /// `off`, `warn` or `enforce`.
     pub mode: &'static str,
+    /// `locked`, `unlocked`, `quarantined`, or `degraded`: as reviewed, and a list of it did not come, so that the last good
+    /// one holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<&'static str>,
     /// How many of its entries are not as reviewed, or new.
     pub drift: usize,
     /// Why nothing of it is approved, if so.
@@ -196,10 +201,16 @@ impl Gateway {
     fn pin_status(&self, server: &Server) -> PinStatus {
         let (mode, at) = (server.settings().pin.mode, server.index());
         if mode == PinMode::Off {
-            return PinStatus { mode: mode.as_str(), drift: 0, quarantine: None };
+            return PinStatus { mode: mode.as_str(), state: None, drift: 0, quarantine: None };
         }
-        let quarantine = self.pins.quarantine(at).map(|why| why.code());
-        PinStatus { mode: mode.as_str(), drift: self.pins.drifted(at), quarantine }
+        let state = self.pins.state(at);
+        let word = Some(state.as_str());
+        let quarantine = match state {
+            ServerState::Quarantined(why) => Some(why.code()),
+            ServerState::Unlocked => Some(Quarantine::Unlocked.code()),
+            ServerState::Locked | ServerState::Degraded => None,
+        };
+        PinStatus { mode: mode.as_str(), state: word, drift: self.pins.drifted(at), quarantine }
     }
 
     fn server_status(&self, server: &Server) -> ServerStatus {

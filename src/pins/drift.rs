@@ -463,6 +463,8 @@ mod tests {
             version: Some("1.0.0".into()),
             integrity: None,
             interpreter: None,
+            packages: None,
+            broken: None,
             level: 1,
         };
         let hash = Hash::of(b"launch");

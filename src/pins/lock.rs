@@ -26,6 +26,8 @@ pub const VERSION: i64 = 1;
 /// Largest lock and largest snapshot that are read.
 const MAX_LOCK: u64 = 64 << 20;
 const MAX_SNAPSHOT: u64 = 1 << 20;
+/// Largest list of packages.
+const MAX_PACKAGES: u64 = 16 << 20;
 
 /// What is wrong with a lock, or with what it says of one server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +52,7 @@ pub enum LockFault {
     #[error("lock-version: it has version {0}, known is {VERSION}")]
     Version(String),
     /// Its hashes were made by other rules.
-    #[error("lock-form: its hashes are of the form {0:?}, known is {FORM:?}; `onegate lock --update` makes them anew")]
+    #[error("lock-form: its hashes are of the form {0:?}, known is {FORM:?}; `onegate lock --migrate` makes them anew")]
     Form(String),
     /// Something in it is not as it should be.
     #[error("lock-invalid: line {line}: {message}")]
@@ -182,9 +184,24 @@ pub fn snapshot_name(hash: &Hash) -> String {
     format!("{}.json", hash.hex())
 }
 
+/// The file of a list of packages in that folder.
+pub fn packages_name(hash: &Hash) -> String {
+    format!("{}.packages", hash.hex())
+}
+
 impl Lock {
     /// Reads a lock and its snapshots; nothing where there is none. What is wrong with single servers is said there.
     pub fn read(path: &Path) -> Result<Option<Self>, LockFault> {
+        Self::read_as(path, false)
+    }
+
+    /// Reads a lock whose hashes were made by other rules, and makes them anew out of its snapshots, which is for people to
+    /// ask for: what a snapshot holds was bound by the old hash alone (threat model §4.3).
+    pub fn read_any_form(path: &Path) -> Result<Option<Self>, LockFault> {
+        Self::read_as(path, true)
+    }
+
+    fn read_as(path: &Path, any_form: bool) -> Result<Option<Self>, LockFault> {
         let (bytes, loose) = match bounded(path, MAX_LOCK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| LockFault::Unreadable { path: path.to_owned(), error: error.to_string() })?,
@@ -192,7 +209,7 @@ impl Lock {
         let loose = loose.then(|| path.to_owned());
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| LockFault::Syntax { line: 1, message: "it is not UTF-8".to_owned() })?;
-        let mut reader = Reader { text, folder: snapshots(path), loose };
+        let mut reader = Reader { text, folder: snapshots(path), loose, any_form };
         let servers = reader.servers()?;
         let folder = &reader.folder;
         let is_loose = std::fs::metadata(folder).is_ok_and(|folder| is_loose(&folder));
@@ -229,6 +246,8 @@ struct Reader<'a> {
     text: &'a str,
     folder: PathBuf,
     loose: Option<PathBuf>,
+    /// Hashes are what the snapshots give, not what is written.
+    any_form: bool,
 }
 
 impl Reader<'_> {
@@ -248,7 +267,7 @@ impl Reader<'_> {
             let found = version.map_or_else(|| "none".to_owned(), |version| shown_str(version.to_string().trim()));
             return Err(LockFault::Version(found));
         }
-        if let Some(form) = root.get("hashes").filter(|form| form.as_str() != Some(FORM)) {
+        if let Some(form) = root.get("hashes").filter(|form| !self.any_form && form.as_str() != Some(FORM)) {
             return Err(LockFault::Form(shown_str(form.as_str().unwrap_or_default())));
         }
         let mut servers = BTreeMap::new();
@@ -272,7 +291,9 @@ impl Reader<'_> {
     fn server(&mut self, table: &toml_edit::Table, key: &ServerKey) -> Result<LockedServer, LockFault> {
         let mut server = LockedServer { launch: self.hash(table, "launch_hash")?, ..LockedServer::default() };
         if let Some(artifact) = table.get("artifact").and_then(|artifact| artifact.as_table_like()) {
-            server.artifact = Some(self.artifact(artifact)?);
+            let artifact = self.artifact(artifact)?;
+            server.faults.extend(artifact.packages.and_then(|packages| self.packages(&packages, key)));
+            server.artifact = Some(artifact);
         }
         if let Some(announced) = table.get("announced").and_then(|announced| announced.as_table_like()) {
             let own = |name: &str| text(announced, name).map(str::to_owned);
@@ -286,14 +307,19 @@ impl Reader<'_> {
             for name in ["capabilities", "instructions"] {
                 let Some(hash) = self.hash(announced, name)? else { continue };
                 let Some(found) = self.snapshot(&hash, &of, &mut server.faults) else { continue };
-                let right = if name == "capabilities" {
-                    server.announced.capabilities = Some((hash, found.value.clone()));
-                    facet::capabilities_hash(&found.value) == Ok(hash)
+                let (now, fits) = if name == "capabilities" {
+                    (facet::capabilities_hash(&found.value).ok(), true)
                 } else {
-                    let words = found.value.as_str().unwrap_or_default();
-                    server.announced.instructions = Some((hash, words.to_owned()));
-                    found.value.is_string() && facet::instructions_hash(words) == hash
+                    (found.value.as_str().map(facet::instructions_hash), found.value.is_string())
                 };
+                let right = fits && (self.any_form && now.is_some() || now == Some(hash));
+                let hash = now.filter(|_| right).unwrap_or(hash);
+                if name == "capabilities" {
+                    server.announced.capabilities = Some((hash, found.value));
+                } else {
+                    let words = found.value.as_str().unwrap_or_default().to_owned();
+                    server.announced.instructions = Some((hash, words));
+                }
                 if !right {
                     let of = of.clone();
                     server.faults.push(LockFault::WrongSnapshot { of, name: snapshot_name(&hash) });
@@ -326,7 +352,8 @@ impl Reader<'_> {
         let invalid = |message: String| LockFault::Invalid { line, message };
         let hash = self.hash(table, "hash")?.ok_or_else(|| invalid("an entry without a `hash`".to_owned()))?;
         let mut facets = BTreeMap::new();
-        for (facet, value) in table.get("facets").and_then(|f| f.as_table_like()).into_iter().flat_map(|f| f.iter()) {
+        let written = table.get("facets").filter(|_| !self.any_form);
+        for (facet, value) in written.and_then(|f| f.as_table_like()).into_iter().flat_map(|f| f.iter()) {
             let known = Facet::parse(facet).zip(value.as_str().and_then(Hash::parse));
             let (facet, hash) = known.ok_or_else(|| invalid(format!("`facets.{}` is no hash", shown_str(facet))))?;
             facets.insert(facet, hash);
@@ -354,11 +381,15 @@ impl Reader<'_> {
         if let Some(found) = self.snapshot(&whole, &of, faults) {
             // The name stands beside the facets, not among them.
             let stated = std::mem::take(&mut entry.facets);
+            let any = self.any_form;
             let hashes = Hashes::of(kind, &found.value, &entry.ignore).ok().filter(|hashes| {
                 let others = hashes.facets.iter().filter(|(facet, _)| **facet != Facet::Name);
-                hashes.entry == hash && others.eq(stated.iter())
+                any || hashes.entry == hash && others.eq(stated.iter())
             });
-            let right = Hashes::of(kind, &found.value, &[]).is_ok_and(|all| all.entry == whole)
+            if let Some(hashes) = hashes.as_ref().filter(|_| any) {
+                entry.hash = hashes.entry;
+            }
+            let right = Hashes::of(kind, &found.value, &[]).is_ok_and(|all| any || all.entry == whole)
                 && hashes.is_some()
                 && found.value.get(subject(kind)).and_then(Value::as_str) == Some(name);
             entry.facets = hashes.map_or(stated, |hashes| hashes.facets);
@@ -395,6 +426,22 @@ impl Reader<'_> {
         Some(found)
     }
 
+    /// What is wrong with a list of packages.
+    fn packages(&mut self, hash: &Hash, key: &ServerKey) -> Option<LockFault> {
+        let (of, name) = (format!("{key}: its packages"), packages_name(hash));
+        let path = self.folder.join(&name);
+        match bounded(&path, MAX_PACKAGES) {
+            Ok((bytes, loose)) => {
+                if loose {
+                    self.loose.get_or_insert(path);
+                }
+                (Hash::of(&bytes) != *hash).then_some(LockFault::WrongSnapshot { of, name })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(LockFault::NoSnapshot { of, name }),
+            Err(error) => Some(LockFault::Unreadable { path, error: error.to_string() }),
+        }
+    }
+
     fn artifact(&self, table: &dyn TableLike) -> Result<Artifact, LockFault> {
         let own = |name: &str| text(table, name).map(str::to_owned);
         let line = self.line(table.get("kind").and_then(toml_edit::Item::span));
@@ -408,6 +455,8 @@ impl Reader<'_> {
             version: own("version"),
             integrity: own("integrity"),
             interpreter: own("interpreter"),
+            packages: self.hash(table, "packages")?,
+            broken: None,
             level: level.and_then(|level| u8::try_from(level).ok()).unwrap_or(0),
         })
     }

@@ -27,6 +27,8 @@ fn server() -> LockedServer {
         version: Some("1.4.2".into()),
         integrity: None,
         interpreter: None,
+        packages: None,
+        broken: None,
         level: 1,
     };
     let tool = entry(Kind::Tool, json!({ "name": "b", "description": "\u{e9}\"'''" }), &[]);

@@ -88,6 +88,7 @@ fn as_json(observed: &Observed) -> Value {
         json!({
             "kind": artifact.kind.as_str(), "name": artifact.name, "version": artifact.version,
             "integrity": artifact.integrity, "interpreter": artifact.interpreter, "level": artifact.level,
+            "packages": artifact.packages.map(|packages| packages.to_string()), "broken": artifact.broken,
         })
     });
     let announced = observed.announced.as_ref().map(|announced| {
@@ -127,6 +128,8 @@ fn from_json(value: &Value) -> Option<Observed> {
             version: text(artifact, "version"),
             integrity: text(artifact, "integrity"),
             interpreter: text(artifact, "interpreter"),
+            packages: text(artifact, "packages").and_then(|hash| Hash::parse(&hash)),
+            broken: text(artifact, "broken"),
             level: artifact.get("level")?.as_u64()?.try_into().ok()?,
         })
     });
@@ -177,6 +180,8 @@ mod tests {
                 version: Some("1.0.0".into()),
                 integrity: None,
                 interpreter: None,
+                packages: Some(Hash::of(b"p")),
+                broken: Some("b".into()),
                 level: 1,
             }),
             announced: Some(Announced {

@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 
+import pinning
 import rawjson
 from session import LEGACY, MODERN, Ended, Session, gone
 from world import UNSTABLE, World
@@ -40,10 +41,10 @@ class Report:
         started = time.monotonic()
         try:
             note = function(*args)
-        except (Failure, Ended, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
+        except (Failure, pinning.Failure, Ended, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
             self.failed.append(name)
-            print(f"FAIL {name}: {error if isinstance(error, Failure) else f'{type(error).__name__}: {error}'}", flush=True)
-            if not isinstance(error, (Failure, Ended)):
+            print(f"FAIL {name}: {error if isinstance(error, (Failure, pinning.Failure)) else f'{type(error).__name__}: {error}'}", flush=True)
+            if not isinstance(error, (Failure, pinning.Failure, Ended)):
                 traceback.print_exc()
             return
         self.passed += 1
@@ -599,6 +600,7 @@ def main():
                     "rmcp": [flags.rmcp],
                 }
                 asking_checks(report, flags.binary.resolve(), world, askers, f"{flags.rmcp}-server", logs, scratch)
+                pinning.checks(report, flags.binary.resolve(), world, flags.cache, scratch, logs)
         finally:
             world.close()
     print(f"interop: {report.passed} passed, {len(report.failed)} failed" + (f" (logs in {logs})" if report.failed else ""))

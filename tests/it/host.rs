@@ -118,6 +118,13 @@ impl Setup {
         self
     }
 
+    /// The same with another text in the configuration of the servers.
+    pub(crate) fn with(mut self, from: &str, to: &str) -> Self {
+        assert!(self.servers.contains(from), "{from}");
+        self.servers = self.servers.replace(from, to);
+        self
+    }
+
     /// A variable of the gateway's own environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));

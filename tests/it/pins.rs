@@ -137,6 +137,45 @@ fn d103_t_24_a_broken_lock_serves_nothing_of_what_is_enforced_and_the_rest_runs(
     }
 }
 
+/// Another form of hashes is never made anew by a gateway, and by the command out of the snapshots alone (threat model §4.3).
+#[test]
+fn t_24_another_form_of_hashes_is_migrated_by_the_command_alone() {
+    let setup = setup("a");
+    ends(&setup, &["lock"], 0);
+    assert!(ends(&setup, &["lock", "--migrate"], 0).out.contains("known form"));
+    let text = std::fs::read_to_string(lock_of(&setup)).unwrap();
+    // What another version would have written: a tag, and hashes that this one cannot make.
+    let folder = setup.path("onegate.lock.d");
+    let mut other = text.replace("mcp-pin/1", "mcp-pin/0");
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        let hex = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let turned: String = hex.chars().rev().collect();
+        other = other.replace(&hex, &turned);
+        std::fs::rename(&path, folder.join(format!("{turned}.json"))).unwrap();
+    }
+    std::fs::write(lock_of(&setup), &other).unwrap();
+    for command in [&["verify"][..], &["lock", "--check"], &["diff"], &["run", "--locked"]] {
+        let output = ends(&setup, command, 5);
+        assert!(output.err.contains("lock-form") && output.err.contains("lock --migrate"), "{}", output.err);
+    }
+    let mut host = setup.open(Era::Modern);
+    assert_eq!(host.tools(), Vec::<String>::new());
+    assert_eq!(std::fs::read_to_string(lock_of(host.setup())).unwrap(), other, "a gateway writes nothing");
+    let migrated = ends(host.setup(), &["lock", "--migrate"], 0);
+    assert!(migrated.out.contains("1 server, 2 definitions"), "{}", migrated.out);
+    assert_eq!(std::fs::read_to_string(lock_of(host.setup())).unwrap(), text);
+    ends(host.setup(), &["lock", "--check"], 0);
+    host.tools_count(2);
+    host.finish();
+    // A snapshot that is not there is not made up.
+    let setup = self::setup("a");
+    ends(&setup, &["lock"], 0);
+    std::fs::write(lock_of(&setup), text.replace("mcp-pin/1", "mcp-pin/0")).unwrap();
+    std::fs::remove_dir_all(setup.path("onegate.lock.d")).unwrap();
+    assert!(ends(&setup, &["lock", "--migrate"], 5).err.contains("snapshot-missing"));
+}
+
 #[test]
 fn e_10_a_replaced_program_is_not_started() {
     let setup = Setup::new().head(ENFORCE);

@@ -53,7 +53,7 @@ fn d001_d016_status_and_logs_tell_of_a_gateway_that_a_host_started() {
     assert_eq!((&good["in_flight"], &good["transport"]), (&json!(0), &json!("stdio")));
     assert!(host.processes().iter().any(|(pid, _)| json!(pid) == good["pid"]), "{good}");
     // There is no lock, and nobody asked for one.
-    assert_eq!(good["pins"], json!({"mode": "warn", "drift": 0, "quarantine": "unlocked"}));
+    assert_eq!(good["pins"], json!({"mode": "warn", "state": "unlocked", "drift": 0, "quarantine": "unlocked"}));
     let bad = server(&status, "bad");
     assert!(["waiting", "broken", "starting"].contains(&bad["state"].as_str().unwrap()), "{bad}");
     // The operating system's own words and the server's.

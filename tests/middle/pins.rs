@@ -673,13 +673,19 @@ async fn a_list_that_fails_changes_no_verdict() {
     a.settle().await;
     let mut host = world.host();
     assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
-    a.unknown.push("tools/list");
-    a.tools = json!("no list");
-    a.unknown.clear();
+    let state = |world: &World| world.gateway.status().servers[0].pins.state;
+    assert_eq!(state(&world), Some("locked"));
+    let good = std::mem::replace(&mut a.tools, json!("no list"));
     a.tell("notifications/tools/list_changed", json!({})).await;
     a.settle().await;
     assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
     reaches(Era::Modern, &mut host, &mut a, "t").await;
+    assert_eq!(state(&world), Some("degraded"));
+    a.tools = good;
+    a.tell("notifications/tools/list_changed", json!({})).await;
+    a.settle().await;
+    assert_eq!(tools(Era::Modern, &mut host).await, ["a__t", "a__u"]);
+    assert_eq!(state(&world), Some("locked"));
     world.end().await;
 }
 

@@ -83,9 +83,9 @@ fn found<'l>(
 }
 
 /// What was seen of a server.
-fn seen(settings: &Settings, server: &ServerSettings) -> Result<Observed, Exit> {
+fn seen(settings: &Settings, server: &ServerSettings, lock: Option<&Lock>) -> Result<Observed, Exit> {
     let key = &server.key;
-    recalled(settings, server)
+    recalled(settings, server, lock)
         .ok_or_else(|| say(&format!("nothing was seen of {key} yet; `onegate diff {key} --live` looks")))
 }
 
@@ -98,18 +98,21 @@ fn of_server(
     match name {
         "launch" => {
             // It may never have been started as it is.
-            let observed = launched(server, Observed::default());
+            let observed = launched(settings, server, Some(locked), Observed::default());
+            if let Some(broken) = observed.artifact.as_ref().and_then(|artifact| artifact.broken.as_ref()) {
+                return Err(say(broken));
+            }
             let hash = review::launch_digest(&observed);
             (locked.launch, locked.artifact) = (observed.launch, observed.artifact);
             Ok(hash)
         }
         "instructions" => {
-            let announced = seen(settings, server)?.announced.unwrap_or_default();
+            let announced = seen(settings, server, None)?.announced.unwrap_or_default();
             locked.announced.instructions.clone_from(&announced.instructions);
             Ok(announced.instructions.map(|(hash, _)| hash))
         }
         "capabilities" => {
-            let announced = seen(settings, server)?.announced.unwrap_or_default();
+            let announced = seen(settings, server, None)?.announced.unwrap_or_default();
             locked.announced.capabilities.clone_from(&announced.capabilities);
             Ok(announced.capabilities.map(|(hash, _)| hash))
         }
@@ -150,7 +153,7 @@ fn one(
             return Ok(say(&format!("the {name} of {key} {is} not what was reviewed: {}", told(now))));
         }
     } else {
-        let observed = seen(settings, configured)?;
+        let observed = seen(settings, configured, lock)?;
         let kind = kind_of(kind)?;
         let slot = (kind, name.to_owned());
         let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == name);
@@ -180,7 +183,7 @@ fn told(now: Option<Hash>) -> String {
 fn all(settings: &Settings, lock: Option<&Lock>, hash: Hash) -> anyhow::Result<Exit> {
     let servers = settings.servers.iter();
     let observed: BTreeMap<_, _> =
-        servers.filter_map(|server| Some((server.key.clone(), recalled(settings, server)?))).collect();
+        servers.filter_map(|server| Some((server.key.clone(), recalled(settings, server, lock)?))).collect();
     let locked = |key: &ServerKey| lock.and_then(|lock| lock.servers.get(key));
     let differences: Vec<_> = observed
         .iter()
@@ -206,7 +209,7 @@ pub(in crate::cli) fn block(args: &Block) -> anyhow::Result<Exit> {
     let lock = read_lock(&settings)?;
     let kind = kind_of(&args.kind)?;
     let (configured, locked) = found(&settings, lock.as_ref(), &args.server)?;
-    let (key, observed) = (configured.key.clone(), seen(&settings, configured)?);
+    let (key, observed) = (configured.key.clone(), seen(&settings, configured, lock.as_ref())?);
     let slot = (kind, args.name.clone());
     let mut server = locked.clone();
     let listed = observed.lists.get(&kind).into_iter().flatten().find(|entry| entry.name == args.name);

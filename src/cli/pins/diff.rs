@@ -50,7 +50,7 @@ pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
         seen.observed
     } else {
         let servers = settings.servers.iter().filter(|server| keys.contains(&server.key));
-        servers.filter_map(|server| Some((server.key.clone(), recalled(&settings, server)?))).collect()
+        servers.filter_map(|server| Some((server.key.clone(), recalled(&settings, server, lock.as_ref())?))).collect()
     };
     for key in keys.iter().filter(|key| !args.live && !observed.contains_key(*key)) {
         out::say(&format!("onegate: nothing was seen of {key} yet; --live starts it"));

@@ -1,19 +1,20 @@
 //! `onegate lock`: starts servers, lists them twice and writes what was seen into the lock, for a review with the eyes of
 //! people; `--check`: only whether all is as the lock says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
 use super::diff::{as_json, as_text};
-use super::{chosen, observe, read_lock, summary, tell_failed, today, tools_of_others};
+use super::{chosen, install, observe, read_lock, summary, tell_failed, today, tools_of_others};
 use crate::cli::exit::Exit;
 use crate::cli::{Common, load, out};
 use crate::config::settings::Settings;
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact;
+use crate::pins::launch::launch_hash;
 use crate::pins::lint;
-use crate::pins::lock::{Lock, LockFault, edit::Draft};
+use crate::pins::lock::{Lock, LockFault, LockedServer, edit::Draft};
 use crate::pins::observed::{Memory, Observed};
 use crate::pins::review;
 use crate::shown::shown_str;
@@ -29,6 +30,14 @@ pub(in crate::cli) struct Args {
     /// Write nothing; end with 3 when something is not as the lock says.
     #[arg(long, conflicts_with = "update")]
     check: bool,
+    /// Install packages of npm and PyPI into the state folder, so that their bytes are bound, and start what is installed;
+    /// of what is locked so already, what the lock says.
+    #[arg(long, conflicts_with = "check")]
+    install: bool,
+    /// Make all hashes anew, out of the snapshots, where they were made by the rules of another version of this program;
+    /// starts nothing.
+    #[arg(long, conflicts_with_all = ["check", "update", "install", "servers"])]
+    migrate: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -38,9 +47,48 @@ pub(in crate::cli) struct Args {
 
 pub(in crate::cli) fn run(args: &Args) -> anyhow::Result<Exit> {
     let settings = load::load(&args.common, args.json)?.settings;
+    if args.migrate {
+        return migrate(&settings);
+    }
     let keys = chosen(&settings, &args.servers)?;
     let mut load = || load_again(&args.common);
     if args.check { check(args, &settings, &keys, &mut load) } else { write(args, &settings, keys, &mut load) }
+}
+
+/// Another form of hashes, out of the same snapshots (threat model §4.3).
+fn migrate(settings: &Settings) -> anyhow::Result<Exit> {
+    let path = &settings.pins.lock;
+    let told = |fault: &LockFault| out::say(&format!("onegate: {}: {fault}", path.display()));
+    match Lock::read(path) {
+        Err(LockFault::Form(_)) => {}
+        Err(fault) => {
+            told(&fault);
+            return Ok(Exit::LockInvalid);
+        }
+        Ok(_) => {
+            out::text("its hashes are of the known form")?;
+            return Ok(Exit::Fine);
+        }
+    }
+    let lock = match Lock::read_any_form(path) {
+        Ok(Some(lock)) if lock.faults().next().is_none() => lock,
+        Ok(lock) => {
+            lock.iter().flat_map(Lock::faults).for_each(|(_, fault)| told(fault));
+            return Ok(Exit::LockInvalid);
+        }
+        Err(fault) => {
+            told(&fault);
+            return Ok(Exit::LockInvalid);
+        }
+    };
+    let mut draft = Draft::open(path)?;
+    draft.renew_form();
+    lock.servers.iter().for_each(|(key, server)| draft.put(key, server));
+    draft.write()?;
+    let entries: usize = lock.servers.values().map(|server| server.entries.len()).sum();
+    let (servers, entries) = (load::count(lock.servers.len(), "server"), load::count(entries, "definition"));
+    out::text(&format!("{servers}, {entries}: hashed anew; review {} before you rely on it\n", path.display()))?;
+    Ok(Exit::Fine)
 }
 
 /// The same settings once more: what a gateway is started with it takes.
@@ -107,16 +155,6 @@ fn write(
         Ok(lock) => lock,
     };
     let locked = |key: &ServerKey| lock.as_ref().and_then(|lock| lock.servers.get(key));
-    if !args.update {
-        keys.retain(|key| locked(key).is_none());
-        if keys.is_empty() {
-            out::text("every server is locked already; --update takes what is seen now for reviewed")?;
-            return Ok(Exit::Fine);
-        }
-    }
-    let first = observe(load, &keys)?;
-    let again = observe(load, &first.observed.keys().cloned().collect())?;
-    tell_failed(&first);
     let mut draft = match Draft::open(path) {
         Ok(draft) => draft,
         Err(fault) => {
@@ -125,6 +163,30 @@ fn write(
         }
     };
     draft.renew_form();
+    let packages = packages(args, settings, lock.as_ref(), &keys, &mut draft)?;
+    keys.retain(|key| !packages.failed.contains(key));
+    let end = if packages.failed.is_empty() { Exit::Fine } else { Exit::Failed };
+    if !args.update {
+        keys.retain(|key| locked(key).is_none());
+        if keys.is_empty() {
+            if packages.bound {
+                draft.write()?;
+            }
+            if packages.failed.is_empty() {
+                let text = "every server is locked already; --update takes what is seen now for reviewed";
+                out::text(if args.install { "every package is installed as the lock says" } else { text })?;
+            }
+            return Ok(end);
+        }
+    }
+    let load = &mut || {
+        let mut settings = load()?;
+        settings.pins.installed.clone_from(&packages.of);
+        Ok(settings)
+    };
+    let first = observe(load, &keys)?;
+    let again = observe(load, &first.observed.keys().cloned().collect())?;
+    tell_failed(&first);
     let memory = Memory::of(&settings.gateway.state, path);
     let mut report = Vec::new();
     for (key, observed) in &first.observed {
@@ -140,7 +202,7 @@ fn write(
         memory.note(key, observed)?;
         report.push((key, reviewed, findings));
     }
-    if !report.is_empty() {
+    if !report.is_empty() || packages.bound {
         draft.write()?;
     }
     if args.json {
@@ -164,7 +226,69 @@ fn write(
         }
         out::text(&text)?;
     }
-    Ok(if first.failed.is_empty() { Exit::Fine } else { Exit::Unreachable })
+    Ok(if first.failed.is_empty() { end } else { Exit::Unreachable })
+}
+
+/// What was installed before a look.
+struct Packages {
+    /// The lists of packages of servers that the lock does not have yet, by their hash.
+    of: BTreeMap<ServerKey, String>,
+    /// The lock is to say more of a server that it has.
+    bound: bool,
+    /// What could not be installed.
+    failed: BTreeSet<ServerKey>,
+}
+
+/// Installs what is to be installed, from the lock or anew. Why not is told.
+fn packages(
+    args: &Args,
+    settings: &Settings,
+    lock: Option<&Lock>,
+    keys: &BTreeSet<ServerKey>,
+    draft: &mut Draft,
+) -> anyhow::Result<Packages> {
+    let mut packages = Packages { of: BTreeMap::new(), bound: false, failed: BTreeSet::new() };
+    for server in settings.servers.iter().filter(|server| keys.contains(&server.key)) {
+        let key = &server.key;
+        let locked = lock.and_then(|lock| lock.servers.get(key)).filter(|_| !args.update);
+        let before = lock.and_then(|lock| lock.servers.get(key)?.artifact.as_ref()?.packages);
+        // What was bound by its bytes stays so.
+        if !(args.install || args.update && before.is_some()) {
+            continue;
+        }
+        if let Err(why) = install::plan(server) {
+            if args.servers.iter().any(|named| named == key.as_str()) {
+                out::say(&format!("onegate: {key} cannot be installed: {why}"));
+                packages.failed.insert(key.clone());
+            }
+            continue;
+        }
+        if locked.is_some_and(|locked| locked.launch != launch_hash(server)) {
+            out::say(&format!("onegate: {key} is launched in another way than was reviewed; see `onegate diff {key}`"));
+            packages.failed.insert(key.clone());
+            continue;
+        }
+        match install::install(settings, server, locked.and(before))? {
+            Err(why) => {
+                out::say(&format!("onegate: {key} cannot be installed: {why}"));
+                packages.failed.insert(key.clone());
+            }
+            Ok(done) => {
+                let hash = done.artifact.packages;
+                draft.keep(done.list);
+                match locked {
+                    Some(locked) if before.is_none() => {
+                        // The same name and version as before, and more of it is bound.
+                        draft.put(key, &LockedServer { artifact: Some(done.artifact), ..locked.clone() });
+                        packages.bound = true;
+                    }
+                    Some(_) => {}
+                    None => packages.of.extend(hash.map(|hash| (key.clone(), hash.to_string()))),
+                }
+            }
+        }
+    }
+    Ok(packages)
 }
 
 /// What to look at in what was seen.

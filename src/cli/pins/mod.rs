@@ -5,6 +5,7 @@
 pub(super) mod approve;
 pub(super) mod diff;
 mod first;
+mod install;
 pub(super) mod lock;
 mod text;
 pub(super) mod verify;
@@ -26,6 +27,7 @@ use crate::pins::artifact;
 use crate::pins::drift::EntryState;
 use crate::pins::launch::launch_hash;
 use crate::pins::lock::{Lock, LockFault, LockedServer};
+use crate::pins::managed::Site;
 use crate::pins::observed::{Memory, Observed};
 use crate::pins::review;
 use crate::policy::Policy;
@@ -154,7 +156,7 @@ pub(super) fn pin_of(settings: &Settings, server: usize, kind: Kind, native: &st
         Ok(None) | Err(_) => return json!({ "mode": mode, "state": "quarantined", "facets": [] }),
     };
     let locked = lock.servers.get(&server.key);
-    let observed = recalled(settings, server).unwrap_or_default();
+    let observed = recalled(settings, server, Some(&lock)).unwrap_or_default();
     let found = review::differences(&server.key, locked, &observed, &BTreeSet::new());
     if found.quarantine.is_some() {
         return json!({ "mode": mode, "state": "quarantined", "facets": [] });
@@ -190,15 +192,27 @@ pub(super) fn chosen(settings: &Settings, names: &[String]) -> Result<BTreeSet<S
 }
 
 /// What the last gateway saw of a server; how it would be launched is as it is now.
-pub(super) fn recalled(settings: &Settings, server: &ServerSettings) -> Option<Observed> {
+pub(super) fn recalled(settings: &Settings, server: &ServerSettings, lock: Option<&Lock>) -> Option<Observed> {
     let memory = Memory::of(&settings.gateway.state, &settings.pins.lock);
-    memory.recall(&server.key).map(|observed| launched(server, observed))
+    let locked = lock.and_then(|lock| lock.servers.get(&server.key));
+    memory.recall(&server.key).map(|observed| launched(settings, server, locked, observed))
 }
 
 /// The same with how a server would be launched now.
-pub(super) fn launched(server: &ServerSettings, mut observed: Observed) -> Observed {
+pub(super) fn launched(
+    settings: &Settings,
+    server: &ServerSettings,
+    locked: Option<&LockedServer>,
+    mut observed: Observed,
+) -> Observed {
     observed.launch = launch_hash(server);
-    if let Some(measured) = server.reach.as_ref().ok().and_then(|reach| artifact::reference(reach).measure().ok()) {
+    let Ok(reach) = &server.reach else { return observed };
+    let reference = artifact::reference(reach);
+    let packages = locked.and_then(|locked| locked.artifact.as_ref()?.packages);
+    let installed = packages.zip(install::plan(server).ok()).and_then(|(packages, (plan, _))| {
+        Site::of(&settings.gateway.state, plan.kind, packages).measure(&plan, &reference)
+    });
+    if let Some(measured) = installed.or_else(|| reference.measure().ok()) {
         observed.artifact = Some(measured);
     }
     observed

@@ -1,7 +1,10 @@
 //! Settings of pins: `[pins]` and `servers.*.pin`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::ident::ServerKey;
 
 /// What pins do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +63,9 @@ pub struct PinsSettings {
     pub recheck: Duration,
     /// For a look alone: everything is noted, nothing is told, held or written down.
     pub observe: bool,
+    /// The packages that servers are started from, by hash, in the place of those of the lock: for a look before it is
+    /// written.
+    pub installed: BTreeMap<ServerKey, String>,
 }
 
 impl Default for PinsSettings {
@@ -69,6 +75,7 @@ impl Default for PinsSettings {
             lock: PathBuf::from("onegate.lock"),
             recheck: Duration::from_secs(15 * 60),
             observe: false,
+            installed: BTreeMap::new(),
         }
     }
 }

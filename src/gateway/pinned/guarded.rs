@@ -1,33 +1,52 @@
 //! Before a server is started: whether what would run is what was reviewed (E-09, E-10).
 //!
-//! Starts nothing itself. Asked by `downstream` through [`Guarded`], which stands around the way to servers.
+//! Where the lock binds packages that are installed, their command is started in the place of the runner. Starts nothing itself. Asked by `downstream` through [`Guarded`], which stands around the way to servers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::Pinned;
-use crate::config::settings::{PinMode, ServerSettings};
+use crate::config::settings::{Launch, PinMode, Reach, ServerSettings};
 use crate::downstream::{Answering, Connect, Link, Served};
 use crate::ident::Kind;
 use crate::pins::artifact::{Artifact, Reference};
 use crate::pins::drift::Quarantine;
+use crate::pins::managed::{Plan, Site};
 
 impl Pinned {
+    /// Where the packages of a server are installed, if the lock binds it by them.
+    fn installation(&self, server: usize) -> Option<(Site, Plan)> {
+        let site = &self.sites[server];
+        let plan = site.plan.clone()?;
+        let locked = || self.with_locked(server, |locked| locked?.artifact.as_ref()?.packages);
+        let packages = self.installed.get(&site.key).copied().or_else(locked)?;
+        Some((Site::of(&self.state, plan.kind, packages), plan))
+    }
+
     /// Whether a server may be started: what is launched is what was reviewed (E-09, E-10).
-    async fn clear(&self, server: usize) -> Result<(), String> {
+    async fn clear(&self, server: usize, settings: &ServerSettings) -> Result<(), String> {
         let mode = self.mode(server);
+        let site = &self.sites[server];
         if mode == PinMode::Off {
+            *site.entry.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return Ok(());
         }
-        let site = &self.sites[server];
+        let launch = match &settings.reach {
+            Ok(Reach::Launch(launch)) => Some(launch.clone()),
+            Ok(Reach::Remote(_)) | Err(_) => None,
+        };
         let measured = match &site.reference {
             // Files may be large.
-            Some(reference) => measure(reference.clone()).await,
-            None => Ok(None),
+            Some(reference) => measure(reference.clone(), self.installation(server), launch).await,
+            None => Ok((None, None)),
         };
+        let measured = measured.map(|(artifact, entry)| {
+            *site.entry.lock().unwrap_or_else(PoisonError::into_inner) = entry;
+            artifact
+        });
         let before = self.quarantine(server);
         match measured {
             Ok(artifact) => {
@@ -35,7 +54,7 @@ impl Pinned {
                 let locked = self.with_locked(server, |locked| locked.and_then(|locked| level(&locked.artifact)));
                 let mut now = site.now();
                 let other = level(&artifact) != level(&now.observed.artifact).or(locked);
-                now.observed.artifact = artifact;
+                (now.observed.artifact, now.early) = (artifact, false);
                 drop(now);
                 if other {
                     self.mark(server);
@@ -62,9 +81,23 @@ impl Pinned {
     }
 }
 
+/// What is launched, and how the installed command of it is started.
+type Measured = (Option<Artifact>, Option<Launch>);
+
 /// Reads what is launched, which may be large; awaited at once by who asked.
-async fn measure(reference: Reference) -> std::io::Result<Option<Artifact>> {
-    tokio::task::spawn_blocking(move || reference.measure().map(Some)).await.map_err(std::io::Error::other)?
+async fn measure(
+    reference: Reference,
+    installation: Option<(Site, Plan)>,
+    launch: Option<Launch>,
+) -> std::io::Result<Measured> {
+    let read = move || {
+        let installed = installation.and_then(|(site, plan)| {
+            let artifact = site.measure(&plan, &reference)?;
+            Some((Some(artifact), site.launch(&plan, &launch?)))
+        });
+        installed.map_or_else(|| Ok((Some(reference.measure()?), None)), Ok)
+    };
+    tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)?
 }
 
 /// A way to servers that asks the pins before anything is started.
@@ -76,14 +109,20 @@ pub(in crate::gateway) struct Guarded {
 
 impl Connect for Guarded {
     fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
-        self.inner.connect(server)
+        let pins = self.pins.load();
+        let site = pins.index(&server.key).map(|index| &pins.sites[index]);
+        let entry = site.and_then(|site| site.entry.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        match entry {
+            Some(launch) => self.inner.connect(&ServerSettings { reach: Ok(Reach::Launch(launch)), ..server.clone() }),
+            None => self.inner.connect(server),
+        }
     }
 
     fn clear<'a>(&'a self, server: &'a ServerSettings) -> Answering<'a, Result<(), String>> {
         Box::pin(async move {
             let pins = self.pins.load_full();
             match pins.index(&server.key) {
-                Some(index) => pins.clear(index).await?,
+                Some(index) => pins.clear(index, server).await?,
                 None => return Err("it is not one of the servers".to_owned()),
             }
             self.inner.clear(server).await

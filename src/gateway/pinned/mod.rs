@@ -12,7 +12,7 @@ mod verdict;
 mod watch;
 mod words;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,14 +24,15 @@ use tokio::sync::Notify;
 pub(super) use self::guarded::Guarded;
 use self::verdict::{Entryway, Known};
 use crate::catalog::Part;
-use crate::config::settings::{PinMode, PinSettings, ServerSettings, Settings};
+use crate::config::settings::{Launch, PinMode, PinSettings, Reach, ServerSettings, Settings};
 use crate::downstream::Introduction;
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact::{Reference, reference};
-use crate::pins::drift::{self, EntryState, Quarantine};
+use crate::pins::drift::{self, EntryState, Quarantine, ServerState};
 use crate::pins::facet::Hash;
 use crate::pins::launch::launch_hash;
 use crate::pins::lock::{Lock, LockFault, LockedServer};
+use crate::pins::managed::Plan;
 use crate::pins::observed::{Memory, Observed};
 use crate::policy::{Approved, Hints};
 
@@ -45,6 +46,10 @@ pub(super) struct Pinned {
     recheck: Duration,
     /// For a look alone.
     observe: bool,
+    /// See [`PinsSettings::installed`](crate::config::settings::PinsSettings::installed).
+    installed: BTreeMap<ServerKey, Hash>,
+    /// Where packages are installed.
+    state: PathBuf,
     memory: Memory,
     lock: ArcSwap<Result<Option<Lock>, LockFault>>,
     /// Servers whose verdicts may be others now.
@@ -60,6 +65,10 @@ struct Site {
     settings: PinSettings,
     launch: Option<Hash>,
     reference: Option<Reference>,
+    /// What of it can be installed.
+    plan: Option<Plan>,
+    /// How its installed command is started, found out before each start.
+    entry: Mutex<Option<Launch>>,
     now: Arc<Mutex<Now>>,
     /// It is enforced, and nothing of it is served.
     closed: AtomicBool,
@@ -76,6 +85,10 @@ struct Now {
     told: HashSet<String>,
     /// It was seen to be as it is written in the state folder.
     noted: bool,
+    /// Kinds whose list did not come when it was listed last.
+    failed: BTreeSet<Kind>,
+    /// It was started before the lock had its packages: it is not compared with them until it is started again.
+    early: bool,
 }
 
 impl Site {
@@ -104,6 +117,11 @@ impl Pinned {
                 settings: server.pin.clone(),
                 launch,
                 reference: server.reach.as_ref().ok().map(reference),
+                plan: match &server.reach {
+                    Ok(Reach::Launch(launch)) => Plan::of(launch).ok(),
+                    Ok(Reach::Remote(_)) | Err(_) => None,
+                },
+                entry: Mutex::default(),
                 now,
                 closed: AtomicBool::new(false),
             }
@@ -114,6 +132,13 @@ impl Pinned {
             path: settings.pins.lock.clone(),
             recheck: settings.pins.recheck,
             observe: settings.pins.observe,
+            installed: settings
+                .pins
+                .installed
+                .iter()
+                .filter_map(|(key, hash)| Some((key.clone(), Hash::parse(hash)?)))
+                .collect(),
+            state: settings.gateway.state.clone(),
             memory: Memory::of(&settings.gateway.state, &settings.pins.lock),
             lock: ArcSwap::from_pointee(lock),
             dirty: Mutex::default(),
@@ -198,14 +223,14 @@ impl Pinned {
     fn quarantine_by(&self, server: usize, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
         let site = &self.sites[server];
         let now = site.now();
-        let found = Self::find_quarantine(site, &now.observed, lock);
+        let found = Self::find_quarantine(site, &now, lock);
         drop(now);
         let closed = found.is_some() && site.settings.mode == PinMode::Enforce;
         site.closed.store(closed, Ordering::Release);
         found
     }
 
-    fn find_quarantine(site: &Site, observed: &Observed, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
+    fn find_quarantine(site: &Site, now: &Now, lock: &Result<Option<Lock>, LockFault>) -> Option<Quarantine> {
         if let Some(why) = site.reference.as_ref().and_then(|reference| reference.floating.as_ref()) {
             return Some(Quarantine::Floating(why.to_string()));
         }
@@ -219,7 +244,9 @@ impl Pinned {
             return Some(Quarantine::Lock(LockFault::Loose(loose.clone())));
         }
         let Some(locked) = lock.servers.get(&site.key) else { return Some(Quarantine::Unlocked) };
-        if let Some(found) = drift::launch_drift(locked, site.launch, observed.artifact.as_ref()) {
+        let observed = &now.observed;
+        if let Some(found) = drift::launch_drift(locked, site.launch, observed.artifact.as_ref().filter(|_| !now.early))
+        {
             return Some(found);
         }
         let level = locked.artifact.as_ref().map_or(0, |artifact| artifact.level);
@@ -244,6 +271,7 @@ impl Pinned {
         now.observed.announced = Some(announced);
         now.observed.launch = site.launch;
         let kind = part.kind();
+        now.failed.remove(&kind);
         let mut names = HashSet::with_capacity(part.len());
         for (name, definition, digest) in part.entries() {
             names.insert(Arc::clone(name));
@@ -300,6 +328,21 @@ impl Pinned {
     pub(super) fn observed(&self, server: usize) -> Option<Observed> {
         let observed = self.sites[server].now().observed.clone();
         (Kind::ALL.iter().all(|kind| observed.lists.contains_key(kind))).then_some(observed)
+    }
+
+    /// Notes that these lists of a server did not come: the last good ones hold (§5).
+    pub(super) fn missed(&self, server: usize, kinds: &[Kind]) {
+        self.sites[server].now().failed.extend(kinds);
+    }
+
+    /// Where a server stands.
+    pub(super) fn state(&self, server: usize) -> ServerState {
+        match self.quarantine(server) {
+            Some(Quarantine::Unlocked) => ServerState::Unlocked,
+            Some(why) => ServerState::Quarantined(why),
+            None if self.sites[server].now().failed.is_empty() => ServerState::Locked,
+            None => ServerState::Degraded,
+        }
     }
 
     /// How many entries of a server are not as reviewed, its own words not counted.

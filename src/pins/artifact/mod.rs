@@ -3,8 +3,8 @@
 //!
 //! Reads the words of a launch and files of this machine; asks no registry. A reference is exact or floating; how much
 //! an exact one binds is its level. The words are read by [`programs`], those of package runners by [`runners`], of
-//! containers by [`images`], of interpreters by [`scripts`]. Installing packages so that their bytes are bound (level 2) is a
-//! kind of its own to come: it adds a way to make an [`Artifact`], nothing else here changes.
+//! containers by [`images`], of interpreters by [`scripts`]. Packages that are installed so that their bytes are bound are
+//! [`super::managed`]'s.
 
 mod images;
 mod programs;
@@ -74,8 +74,12 @@ pub struct Artifact {
     pub integrity: Option<String>,
     /// The SHA-256 of what interprets a script.
     pub interpreter: Option<String>,
+    /// The list of packages that it is installed from, beside the snapshots.
+    pub packages: Option<Hash>,
     /// How much it is bound: 0 not at all, 1 by its exact version, 2 by its bytes, 3 by a verified signature.
     pub level: u8,
+    /// Why what is installed is not what was installed. Never so in a lock.
+    pub broken: Option<String>,
 }
 
 impl fmt::Display for Artifact {
@@ -101,9 +105,18 @@ impl Artifact {
         if self.name != locked.name {
             return Some(format!("it is {} instead of {}", shown_str(&self.name), shown_str(&locked.name)));
         }
+        if let Some(broken) = &self.broken {
+            return Some(broken.clone());
+        }
+        let missing = locked.packages.is_some() && self.packages.is_none() && self.version == locked.version;
+        if missing {
+            return Some("it is not installed here as the lock says; `onegate lock --install` does that".to_owned());
+        }
+        let packages = |of: &Self| of.packages.map(|packages| packages.to_string());
         one("it has the version", &self.version, &locked.version)
             .or_else(|| one("it has the content", &self.integrity, &locked.integrity))
             .or_else(|| one("its interpreter has the content", &self.interpreter, &locked.interpreter))
+            .or_else(|| one("it is installed from the packages", &packages(self), &packages(locked)))
     }
 }
 
@@ -191,6 +204,8 @@ impl Reference {
             version: self.version.clone(),
             integrity: self.digest.clone().or(integrity),
             interpreter,
+            packages: None,
+            broken: None,
             level: if self.floating.is_some() { 0 } else { self.level },
         })
     }
@@ -207,6 +222,11 @@ pub fn hash_file(path: &Path) -> io::Result<Hash> {
             count => hasher.update(&buffer[..count]),
         }
     }
+}
+
+/// The name of a program, without its folder and the endings of programs.
+pub fn program_name(program: &Path) -> String {
+    programs::file_name(program)
 }
 
 fn of_launch(launch: &Launch) -> Reference {

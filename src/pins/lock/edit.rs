@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value as Toml, value};
 
-use super::{Announced, Entry, LockFault, LockedServer, VERSION, snapshot_name, snapshots};
+use super::{Announced, Entry, LockFault, LockedServer, VERSION, packages_name, snapshot_name, snapshots};
 use crate::ident::{Kind, ServerKey};
 use crate::pins::canonical;
 use crate::pins::facet::{FORM, Facet, Hash, Hashes};
@@ -23,6 +23,8 @@ pub struct Draft {
     document: DocumentMut,
     /// Snapshots that are to be there.
     snapshots: Vec<(Hash, Vec<u8>)>,
+    /// The same of lists of packages, as they came.
+    packages: Vec<(Hash, Vec<u8>)>,
 }
 
 impl Draft {
@@ -42,12 +44,17 @@ impl Draft {
             document.insert("version", value(VERSION));
             document.insert("hashes", value(FORM));
         }
-        Ok(Self { path: path.to_owned(), document, snapshots: Vec::new() })
+        Ok(Self { path: path.to_owned(), document, snapshots: Vec::new(), packages: Vec::new() })
     }
 
     /// Has the hashes be of the known form: everything that stays must be put in anew.
     pub fn renew_form(&mut self) {
         set(self.document.as_table_mut(), "hashes", FORM);
+    }
+
+    /// Keeps a list of packages, which an artifact names by the hash of it.
+    pub fn keep(&mut self, packages: Vec<u8>) {
+        self.packages.push((Hash::of(&packages), packages));
     }
 
     /// Puts in what is to be said of a server.
@@ -71,6 +78,7 @@ impl Draft {
             set_or_remove(table, "version", artifact.version.clone());
             set_or_remove(table, "integrity", artifact.integrity.clone());
             set_or_remove(table, "interpreter", artifact.interpreter.clone());
+            set_or_remove(table, "packages", artifact.packages.map(|packages| packages.to_string()));
             set(table, "level", i64::from(artifact.level));
         } else {
             table.remove("artifact");
@@ -132,12 +140,19 @@ impl Draft {
                 whole::replace(&path, &line, 0o644)?;
             }
         }
+        for (hash, list) in &self.packages {
+            let path = folder.join(packages_name(hash));
+            if std::fs::read(&path).ok().as_ref() != Some(list) {
+                whole::replace(&path, list, 0o644)?;
+            }
+        }
         whole::replace(&self.path, text.as_bytes(), 0o644)?;
         let used: BTreeSet<&str> = text.split('"').filter_map(|word| word.strip_prefix("sha256:")).collect();
         for file in std::fs::read_dir(&folder)? {
             let file = file?;
             let name = file.file_name();
-            let hex = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            let name = name.to_str().unwrap_or_default();
+            let hex = [".json", ".packages"].iter().find_map(|end| name.strip_suffix(end));
             if hex.is_some_and(|hex| hex.len() == 64 && !used.contains(hex)) {
                 std::fs::remove_file(file.path())?;
             }
