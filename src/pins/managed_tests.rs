@@ -1,3 +1,5 @@
+//! What is installed and started in the place of a package: lists, integrity values, starts.
+
 use std::os::unix::fs::symlink;
 
 use super::*;
