@@ -209,7 +209,13 @@ impl Lock {
         let loose = loose.then(|| path.to_owned());
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| LockFault::Syntax { line: 1, message: "it is not UTF-8".to_owned() })?;
-        let mut reader = Reader { text, folder: snapshots(path), loose, any_form };
+        let mut reader = Reader {
+            text,
+            ends: memchr::memchr_iter(b'\n', &bytes).collect(),
+            folder: snapshots(path),
+            loose,
+            any_form,
+        };
         let servers = reader.servers()?;
         let folder = &reader.folder;
         let is_loose = std::fs::metadata(folder).is_ok_and(|folder| is_loose(&folder));
@@ -244,6 +250,8 @@ fn is_loose(about: &std::fs::Metadata) -> bool {
 
 struct Reader<'a> {
     text: &'a str,
+    /// Where its lines end.
+    ends: Vec<usize>,
     folder: PathBuf,
     loose: Option<PathBuf>,
     /// Hashes are what the snapshots give, not what is written.
@@ -252,8 +260,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn line(&self, span: Option<std::ops::Range<usize>>) -> usize {
-        let before = &self.text.as_bytes()[..span.map_or(0, |span| span.start.min(self.text.len()))];
-        1 + before.iter().filter(|b| **b == b'\n').count()
+        // Asked for each entry of thousands: nothing is counted anew.
+        let at = span.map_or(0, |span| span.start);
+        1 + self.ends.partition_point(|end| *end < at)
     }
 
     fn servers(&mut self) -> Result<BTreeMap<ServerKey, LockedServer>, LockFault> {
