@@ -73,7 +73,9 @@ impl Daemon {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
         let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
         let (memory, fixed) = (EraMemory::at(settings.gateway.state.join("eras")), Fixed::of(&settings));
-        let connect = Arc::new(Processes::new(tasks.clone()));
+        let of_hosts = catalogue.is_some();
+        let processes = if of_hosts { Processes::telling(tasks.clone()) } else { Processes::new(tasks.clone()) };
+        let connect = Arc::new(processes);
         let current = Current::start(settings, connect, &memory, &tasks, (audit, catalogue))
             .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
         let (fault, closed) = (Arc::default(), CancellationToken::new());

@@ -36,7 +36,6 @@ use crate::config::settings::{EraChoice, Reach, ServerSettings, Start};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
-use crate::shown::shown_str;
 use crate::telemetry::mask::Mask;
 
 /// A failed list, and an ended stream, is tried again after this, doubling…
@@ -425,10 +424,6 @@ impl Actor {
                     continue;
                 }
             };
-            // Its arguments may hold secrets.
-            let command = server.settings.launch().map(|launch| shown_str(&launch.command));
-            let pid = session.child.as_ref().map(Child::pid);
-            tracing::info!(server = %server.key, command, pid, revision = agreed.revision.as_str(), "started");
             let end = self.attend(&session, &agreed).await;
             server.current.store(None);
             if let End::Renew = end {

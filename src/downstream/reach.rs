@@ -64,12 +64,19 @@ pub struct Processes {
     /// Made with the first server behind TLS: the machine's roots are many.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     tasks: TaskTracker,
+    /// Whether the log tells of each start.
+    tells: bool,
 }
 
 impl Processes {
     /// Starts children; the tasks that drain them belong to `tasks`. The guard is started with the first.
     pub fn new(tasks: TaskTracker) -> Self {
-        Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks }
+        Self { guard: OnceLock::new(), tls: OnceLock::new(), tasks, tells: false }
+    }
+
+    /// The same, and the log tells of each child that is started (STD-5): of one that runs for hosts.
+    pub fn telling(tasks: TaskTracker) -> Self {
+        Self { tells: true, ..Self::new(tasks) }
     }
 
     /// Runs a program that is no server to its end, which comes after `most` at the latest; an error is safe to show.
@@ -107,6 +114,10 @@ impl Connect for Processes {
         };
         let (child, channel) = process::start(launch, server.limits.stderr, self.guard(), &self.tasks)
             .map_err(|error| format!("the command {:?} could not be started: {error}", shown_str(&launch.command)))?;
+        if self.tells {
+            // Its arguments may hold secrets.
+            tracing::info!(server = %server.key, command = shown_str(&launch.command), pid = child.pid(), "started");
+        }
         Ok(Link { way: Way::Lines(channel), child: Some(child) })
     }
 }
