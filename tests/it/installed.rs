@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::host::{Era, Output, Setup, fake, toml_list, toml_text};
+use crate::host::{Era, Output, PATIENCE, Setup, fake, toml_list, toml_text, until};
 
 const ENFORCE: &str = "[pins]\nmode = \"enforce\"\n";
 
@@ -188,7 +188,9 @@ fn e_10_a_version_that_is_locked_is_bound_by_its_bytes_later_and_an_upgrade_stay
     ends(host.setup(), &["lock", "--install"], 0);
     assert!(lock_text(host.setup()).contains("level = 2"), "nothing else is reviewed anew");
     // What runs is what was reviewed: it goes on, until it is started the next time.
-    host.wait_stderr("the lock was changed");
+    until("the lock is taken up", PATIENCE, || {
+        ["the lock was changed", "the new configuration is in force"].iter().any(|word| host.stderr().contains(word))
+    });
     assert_eq!(host.call("a__t", "{}").text(), "a:t");
     let setup = host.leave();
     ends(&setup, &["lock", "--check"], 0);

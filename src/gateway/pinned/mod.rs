@@ -152,6 +152,10 @@ impl Pinned {
             tracing::error!(lock = %pinned.path.display(), "{fault}");
         }
         for server in 0..pinned.sites.len() {
+            let same = before.filter(|before| {
+                before.sites.get(server).is_some_and(|old| Arc::ptr_eq(&old.now, &pinned.sites[server].now))
+            });
+            pinned.note_early(server, same.is_some_and(|before| before.quarantine(server).is_none()));
             if pinned.quarantine(server).is_some() && pinned.enforces(server) {
                 pinned.mark(server);
             }
@@ -328,6 +332,14 @@ impl Pinned {
     pub(super) fn observed(&self, server: usize) -> Option<Observed> {
         let observed = self.sites[server].now().observed.clone();
         (Kind::ALL.iter().all(|kind| observed.lists.contains_key(kind))).then_some(observed)
+    }
+
+    /// Notes whether a server, which was as reviewed until now or was not, runs already where the lock has packages of it since.
+    fn note_early(&self, server: usize, was_reviewed: bool) {
+        let locked = self.with_locked(server, |locked| locked?.artifact.as_ref()?.packages);
+        let mut now = self.sites[server].now();
+        let runs = now.observed.artifact.as_ref().is_some_and(|artifact| artifact.packages.is_none());
+        now.early = was_reviewed && runs && locked.is_some();
     }
 
     /// Notes that these lists of a server did not come: the last good ones hold (§5).

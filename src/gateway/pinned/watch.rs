@@ -10,7 +10,6 @@ use tokio_util::task::TaskTracker;
 
 use super::Pinned;
 use crate::config::settings::PinMode;
-use crate::pins::artifact::Artifact;
 use crate::pins::lock::{Lock, LockFault, LockedServer, snapshots};
 use crate::watched::Files;
 
@@ -116,15 +115,9 @@ impl Pinned {
         let before: Vec<_> = servers.clone().map(|server| self.quarantine(server)).collect();
         self.lock.store(Arc::new(lock));
         for server in servers.clone() {
-            let packages = |artifact: Option<&Artifact>| artifact.and_then(|artifact| artifact.packages);
-            let locked =
-                self.with_locked(server, |locked| packages(locked.and_then(|locked| locked.artifact.as_ref())));
-            let mut now = self.sites[server].now();
-            now.told.clear();
+            self.sites[server].now().told.clear();
             // It runs already, and what runs is what was reviewed.
-            now.early =
-                before[server].is_none() && locked.is_some() && packages(now.observed.artifact.as_ref()).is_none();
-            drop(now);
+            self.note_early(server, before[server].is_none());
             self.mark(server);
         }
         let is_freed = |server: &usize| {
