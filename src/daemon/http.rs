@@ -85,6 +85,8 @@ async fn serve(
             }
             () = stopping.cancelled() => {}
         }
+        // Held no longer than it is in force: what it alone has goes with it.
+        drop(gateway);
         stopping.cancelled().await;
         systemd::tell(&[NotifyState::Stopping]);
     });

@@ -25,7 +25,7 @@ use super::subscribed::Subscribed;
 use super::work::{Done, Work, changed, subscribe_all};
 use super::{legacy, write};
 use crate::caller::Caller;
-use crate::gateway::{Changes, Current, Failure, Fingerprint, Seen, Sight, Updates};
+use crate::gateway::{Changes, Current, Failure, Fingerprint, Gateway, Seen, Sight, Updates};
 use crate::ident::{Kind, Principal};
 use crate::protocol::call::Call;
 use crate::protocol::capability::Capabilities;
@@ -314,8 +314,8 @@ impl Session {
                 let revision = attempt!(modern::check(&meta, version));
                 match known {
                     Some(Method::Discover) => {
-                        let offers = self.gateway.now().offers(self.sight());
-                        let members = modern::discover_result(&offers, &self.gateway.now().instructions(self.sight()));
+                        let (gateway, sight) = self.now();
+                        let members = modern::discover_result(&gateway.offers(sight), &gateway.instructions(sight));
                         reply.send(|out, id| write::result(out, id, revision, &members));
                         return Ok(());
                     }
@@ -334,8 +334,9 @@ impl Session {
                     (Some(Method::Initialize), _) if in_batch => return Err((reply, Failure::misplaced_initialize())),
                     (Some(Method::Initialize), _) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
+                        let (gateway, sight) = self.now();
                         let Opened { revision, capabilities, members } =
-                            attempt!(legacy::open(&self.gateway.now(), self.sight(), params));
+                            attempt!(legacy::open(&gateway, sight, params));
                         let mut state = self.state();
                         state.legacy = Some(revision);
                         state.capabilities = capabilities;
@@ -500,7 +501,9 @@ impl Session {
     /// Opens a stream. Its request stays without an answer until the stream ends.
     fn listen(self: &Arc<Self>, reply: &ReplyTo, params: &[u8], caller: &Caller) -> Result<(), Failure> {
         let mut listen = Listen::read(reply.id.clone(), params, caller)?;
-        listen.honour(&self.gateway.now().offers(self.sight()));
+        let (gateway, sight) = self.now();
+        listen.honour(&gateway.offers(sight));
+        drop(gateway);
         let listen = Arc::new(listen);
         let closed = self.closed.child_token();
         let mut state = self.state();
@@ -559,9 +562,11 @@ impl Session {
         self.gateway.changes(&self.principal, self.profile)
     }
 
-    /// What its host sees.
-    pub(super) fn sight(&self) -> Sight {
-        self.gateway.now().sight(&self.principal, self.profile)
+    /// The gateway that is in force, and what its host sees of it: one says nothing to another.
+    fn now(&self) -> (Arc<Gateway>, Sight) {
+        let gateway = self.gateway.now();
+        let sight = gateway.sight(&self.principal, self.profile);
+        (gateway, sight)
     }
 
     /// Who asks, before anything is known of a request.

@@ -360,3 +360,22 @@ async fn a_profile_that_is_gone_shows_nothing() {
     assert_eq!(names(&host.next_but_lists().await), ["b__t"]);
     world.end().await;
 }
+
+/// Nothing of a configuration is kept that is not in force any more and serves nobody.
+#[tokio::test(start_paused = true)]
+async fn what_was_replaced_is_let_go() {
+    let (mut world, mut host, _a, _b) = two().await;
+    let mut modern = world.host();
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    modern.ask("listen", "subscriptions/listen", Era::Modern.params(wanted)).await;
+    modern.expect("notifications/subscriptions/acknowledged").await;
+    for _ in 0..3 {
+        let old = std::sync::Arc::downgrade(&world.current.now());
+        reload(&world, vec![server("a"), server("b")], |_| {}).await;
+        world.gateway = world.current.now();
+        host.list().await;
+        sleep(Duration::from_secs(40)).await;
+        assert_eq!(old.strong_count(), 0);
+    }
+    world.end().await;
+}
