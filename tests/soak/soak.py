@@ -18,7 +18,7 @@ import time
 
 from attached import Attached
 from load import Load
-from world import ASKER, GUEST, STDIO, World
+from world import ASKER, GUEST, REMOTE, STDIO, World
 
 HOSTS = 64
 # Load, then a quiet moment in which nothing is in flight and what is held can be counted.
@@ -28,12 +28,21 @@ SETTLE_S = 4.0
 WARM = 0.3
 # What the later half may hold more than the earlier one: noise, not growth. A leak of one kilobyte per thousand requests
 # is above it within ten minutes.
-MORE_KIB, MORE_PART, MORE_SOCKETS, MORE_THREADS = 3 * 1024, 0.10, 4, 0
+# A configuration is read beside, on threads that stay for ten seconds.
+MORE_KIB, MORE_PART, MORE_SOCKETS, MORE_THREADS = 3 * 1024, 0.10, 4, 2
 
-Sample = collections.namedtuple("Sample", "sockets pipes children threads rss")
+Sample = collections.namedtuple("Sample", "sockets kept pipes children threads rss")
 
 
-def sample(pid):
+def to_servers(pid, links, ports):
+    """How many of its sockets are connections to remote servers: kept for half a minute, so as many as were used at once."""
+    own = {link[8:-1] for link in links if link.startswith("socket:")}
+    lines = pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    fields = [line.split() for line in lines]
+    return sum(field[9] in own and int(field[2].split(":")[1], 16) in ports for field in fields)
+
+
+def sample(pid, ports):
     """What the process holds."""
     links = []
     for entry in os.listdir(f"/proc/{pid}/fd"):
@@ -45,15 +54,16 @@ def sample(pid):
     number = lambda name: int(re.search(rf"{name}:\s+(\d+)", status)[1])  # noqa: E731
     children = sum(len(task.read_text().split()) for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"))
     kinds = collections.Counter(link.split(":")[0] for link in links)
-    return Sample(kinds["socket"], kinds["pipe"], children, number("Threads"), number("VmRSS"))
+    remote = to_servers(pid, links, ports)
+    return Sample(kinds["socket"] - remote, remote, kinds["pipe"], children, number("Threads"), number("VmRSS"))
 
 
-async def settled(pid):
+async def settled(pid, ports):
     """The least that is held within a few seconds: connections end a moment after their hosts are gone."""
-    least, until = sample(pid), time.monotonic() + SETTLE_S
+    least, until = sample(pid, ports), time.monotonic() + SETTLE_S
     while time.monotonic() < until:
         await asyncio.sleep(0.1)
-        now = sample(pid)
+        now = sample(pid, ports)
         if now.sockets == least.sockets and until - time.monotonic() < SETTLE_S - 1.5:
             return now
         least = min(least, now)
@@ -73,6 +83,9 @@ def growth(samples):
         before, after = middle(early, name), middle(late, name)
         if after > before + more:
             found.append(f"{name} grew from {before} to {after}")
+    # One for each host that may ask at once, the streams of those that may be asked, and what is asked of a server beside.
+    if any(one.kept > (2 * HOSTS + 8) * len(REMOTE) for one in kept):
+        found.append(f"connections to remote servers: {[one.kept for one in kept]}")
     # Three pipes to a child, one to the guard, a few of the runtime's own.
     if any(one.pipes > 3 * one.children + 4 for one in kept):
         found.append(f"pipes without a child: {[(one.pipes, one.children) for one in kept]}")
@@ -98,10 +111,10 @@ async def soak(binary, fake, seconds, folder, log):
             world.halted = True
             await load.pause()
             await attached.gone()
-            held = await settled(gateway.pid)
+            held = await settled(gateway.pid, set(world.ports.values()))
             samples.append(held)
             print(f"soak: {time.monotonic() - began:4.0f} s  {sum(load.done.values()):7} answers, {sum(load.excused.values()):5} of dead"
-                  f" servers, {world.killed:4} killed; {held.rss / 1024:.1f} MiB, {held.sockets} sockets, {held.pipes} pipes,"
+                  f" servers, {world.killed:4} killed; {held.rss / 1024:.1f} MiB, {held.sockets} sockets, {held.kept} kept connections, {held.pipes} pipes,"
                   f" {held.children} children, {held.threads} threads", flush=True)
             world.halted = False
             load.resume()
