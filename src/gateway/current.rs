@@ -122,7 +122,7 @@ impl std::fmt::Display for Reloaded {
 struct Compiled {
     settings: Settings,
     /// By place.
-    gone: Box<[bool]>,
+    gone: Vec<bool>,
     profiles: Box<[(String, bool)]>,
     policy: Policy,
     views: Vec<View>,
@@ -160,7 +160,7 @@ impl Compiled {
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
         let views = settings.profiles.iter().map(|profile| View::compile(profile, &keys)).collect::<Result<_, _>>()?;
         let names = settings.profiles.iter().map(|profile| profile.name.clone());
-        Ok(Self { profiles: names.zip(gone_profiles).collect(), gone: gone.into(), policy, views, settings })
+        Ok(Self { profiles: names.zip(gone_profiles).collect(), gone, policy, views, settings })
     }
 }
 
@@ -244,7 +244,7 @@ impl Current {
         let (reloaded, retired) = compare(&before, &gateway);
         self.now.store(Arc::clone(&gateway));
         for (place, server) in gateway.servers.iter().enumerate() {
-            if gateway.gone[place] {
+            if gateway.is_gone(place) {
                 self.lasting.learned.forget(place);
             } else if before.servers.get(place).is_some_and(|old| !Arc::ptr_eq(old, server)) {
                 self.lasting.subscriptions.renew(place, || server.source());
@@ -286,9 +286,9 @@ impl Current {
 fn compare(before: &Gateway, now: &Gateway) -> (Reloaded, Vec<Arc<Server>>) {
     let (mut reloaded, mut retired) = (Reloaded::default(), Vec::new());
     for (place, server) in now.servers.iter().enumerate() {
-        let old = before.servers.get(place).filter(|_| !before.gone[place]);
+        let old = before.servers.get(place).filter(|_| !before.is_gone(place));
         let key = server.key().to_string();
-        match (old, now.gone[place]) {
+        match (old, now.is_gone(place)) {
             (None, true) => continue,
             (None, false) => reloaded.added.push(key),
             (Some(_), true) => reloaded.removed.push(key),
@@ -317,8 +317,8 @@ impl Lasting {
         for (n, wanted) in settings.servers.into_iter().enumerate() {
             let (key, prefix, overrides) = (wanted.key.clone(), wanted.prefix.clone(), wanted.overrides.clone());
             let http = matches!(wanted.reach, Ok(Reach::Remote(_)));
-            let old = before.and_then(|before| before.servers.get(n).map(|server| (server, before.gone[n])));
-            let slot = self.catalogue.as_deref().and_then(|folder| Slot::of(folder, &wanted));
+            let old = before.and_then(|before| before.servers.get(n).map(|server| (server, before.is_gone(n))));
+            let slot = self.catalogue.as_deref().and_then(|folder| Slot::of(folder, &wanted)).map(Arc::new);
             let mut listed = None;
             let server = match old {
                 Some((server, was_gone)) if gone[n] || !was_gone && server.settings().runs_as(&wanted) => {
@@ -326,7 +326,7 @@ impl Lasting {
                 }
                 _ => {
                     let news = News { events: self.events.clone(), apart: self.apart.clone() };
-                    listed = slot.as_ref().and_then(Slot::read);
+                    listed = slot.as_ref().and_then(|slot| slot.read());
                     let is_known = listed.as_ref().is_some_and(|listed| listed.fresh);
                     let (connect, memory) = (Arc::clone(&self.connect), self.memory.clone());
                     Server::run(n, wanted, connect, memory, news, is_known, &self.tasks)
@@ -351,12 +351,10 @@ impl Lasting {
         Arc::new(Gateway {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             servers,
-            gone,
             required,
             lists,
             audiences,
             policy,
-            instructions: settings.gateway.instructions.clone(),
             seal: seal.unwrap_or_else(|| Arc::new(Seal::new(&settings.gateway))),
             bridge: Arc::clone(&self.bridge),
             learned: Arc::clone(&self.learned),

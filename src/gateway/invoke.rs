@@ -405,7 +405,7 @@ impl Gateway {
         let round = self.bridge.further_round(&self.seal, server.key(), caller, call);
         let charge = if round.is_some() { Charge::Round } else { Charge::Call };
         let ask = Ask { principal: &caller.principal, arguments, extent, charge };
-        trace.item(server, way.terms.kind(), &json::text_of(&way.native).unwrap_or_default());
+        trace.raw_item(server, way.terms.kind(), &way.native);
         let permit = self.decided(&ask, &way.terms, server, trace)?;
         // A round that was refused may come again.
         if let Some(round) = round {

@@ -63,14 +63,11 @@ pub struct Gateway {
     number: u64,
     /// By place: that of a key is the same for as long as the process runs.
     servers: Vec<Arc<Server>>,
-    /// Which of them the configuration has no more.
-    gone: Box<[bool]>,
     /// Which of them it is not ready without.
     required: Box<[bool]>,
     lists: Arc<Lists>,
     audiences: Arc<Audiences>,
     policy: Arc<Policy>,
-    instructions: Option<String>,
     seal: Arc<Seal>,
     bridge: Arc<Bridge>,
     learned: Arc<Learned>,
@@ -80,7 +77,7 @@ pub struct Gateway {
     /// Names of the profiles, by place, and which of them are gone.
     profiles: Box<[(String, bool)]>,
     pins: Arc<Pinned>,
-    /// What seals are made of.
+    /// `[gateway]`.
     settings: GatewaySettings,
     /// Ends what looks at the lock and at what servers list.
     ended: CancellationToken,
@@ -92,7 +89,12 @@ pub struct Gateway {
 impl Gateway {
     /// The servers, by their places; those that are gone left out.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.servers.iter().zip(&self.gone).filter(|(_, gone)| !**gone).map(|(server, _)| server)
+        self.servers.iter().filter(|server| !self.is_gone(server.index()))
+    }
+
+    /// Whether the configuration has the server of a place no more.
+    fn is_gone(&self, server: usize) -> bool {
+        self.lists.places()[server].gone
     }
 
     /// Whether these settings seal as this gateway does.
@@ -152,7 +154,7 @@ impl Gateway {
         if self.settings.is_mere_front {
             return self.lists.instructions_of_all(sight);
         }
-        self.lists.instructions(sight, self.instructions.as_deref())
+        self.lists.instructions(sight, self.settings.instructions.as_deref())
     }
 
     /// What is offered to hosts: what any of the servers that they see offers. A server that has not said yet may offer

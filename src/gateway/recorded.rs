@@ -218,6 +218,12 @@ impl Trace<'_> {
         Self { record: None, measure: None }
     }
 
+    /// The same; its name is a raw JSON string, which is read where there is a record alone.
+    pub(super) fn raw_item(&mut self, server: &Server, kind: Kind, native: &[u8]) {
+        let text = self.record.as_ref().and_then(|_| json::text_of(native));
+        self.item(server, kind, text.as_deref().unwrap_or_default());
+    }
+
     /// Whose item it is, and what that calls it.
     pub(super) fn item(&mut self, server: &Server, kind: Kind, native: &str) {
         if let Some(measure) = &mut self.measure {

@@ -8,7 +8,7 @@ use std::hash::BuildHasher as _;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -59,6 +59,8 @@ pub(super) struct Slot {
     stamps: Vec<Stamp>,
     /// What runs is what ran, as far as can be told from how it is run.
     exact: bool,
+    /// What was written last, as a hash, and when.
+    last: Mutex<Option<(u64, SystemTime)>>,
 }
 
 type Stamp = (i64, i64, u64);
@@ -83,7 +85,7 @@ impl Slot {
             ArtifactKind::Script | ArtifactKind::Remote => false,
         };
         let path = folder.join(HEXLOWER.encode(&name.finalize()[..16]));
-        Some(Self { path, stamps: stamps(&reference), exact })
+        Some(Self { path, stamps: stamps(&reference), exact, last: Mutex::default() })
     }
 
     /// What it listed.
@@ -108,11 +110,12 @@ impl Slot {
         Some(Known { content, parts, fresh: self.exact && young })
     }
 
-    /// Writes what it lists; `last` tells what was written last, and when.
-    pub(super) fn write(&self, content: &Content, last: &mut Option<(u64, SystemTime)>) {
+    /// Writes what it lists, unless that was written a short while ago.
+    pub(super) fn write(&self, content: &Content) {
         let written = Written { version: VERSION, stamps: self.stamps.clone(), content };
         let bytes = rmp_serde::to_vec(&written).expect("invariant: what is remembered is plain data");
         let hash = FixedState::default().hash_one(&bytes);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.is_some_and(|(known, at)| known == hash && at.elapsed().is_ok_and(|age| age < AGAIN));
         if same || bytes.len() as u64 > MAX_FILE {
             return;
@@ -183,8 +186,7 @@ mod tests {
         std::fs::write(&program, "1").unwrap();
         let slot = || Slot::of(&folder.path().join("lists"), &server(&program, &["x"])).unwrap();
         assert!(slot().read().is_none());
-        let mut last = None;
-        slot().write(&content(r#"[{"name":"t","inputSchema":{"type":"object"}}]"#), &mut last);
+        slot().write(&content(r#"[{"name":"t","inputSchema":{"type":"object"}}]"#));
         let known = slot().read().unwrap();
         assert!(known.fresh && known.content.offers.tools == Some(true));
         assert_eq!(known.content.instructions.as_deref(), Some("x"));
@@ -206,7 +208,7 @@ mod tests {
         std::fs::write(&program, "1").unwrap();
         let fresh = |args: &[&str], age: Duration| {
             let slot = Slot::of(folder.path(), &server(&program, args)).unwrap();
-            slot.write(&content("[]"), &mut None);
+            slot.write(&content("[]"));
             let file = std::fs::File::options().append(true).open(&slot.path).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
             slot.read().unwrap().fresh
@@ -224,15 +226,14 @@ mod tests {
             std::fs::write(&slot.path, bad).unwrap();
             assert!(slot.read().is_none());
         }
-        let mut last = None;
-        slot.write(&content("[]"), &mut last);
+        slot.write(&content("[]"));
         std::fs::write(&slot.path, "mark").unwrap();
-        slot.write(&content("[]"), &mut last);
+        slot.write(&content("[]"));
         assert_eq!(std::fs::read(&slot.path).unwrap(), b"mark");
-        slot.write(&content("[ ]"), &mut last);
+        slot.write(&content("[ ]"));
         assert!(slot.read().is_some());
         // A list that is none is as if it were not there.
-        slot.write(&content("{}"), &mut last);
+        slot.write(&content("{}"));
         assert!(slot.read().is_none());
     }
 }

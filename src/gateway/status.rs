@@ -156,14 +156,14 @@ impl Gateway {
 
     /// The numbers as text.
     pub fn numbers(&self) -> String {
-        let now = |(server, gone): (&std::sync::Arc<Server>, &bool)| {
-            (!gone).then(|| ServerNow {
+        let now = |server: &std::sync::Arc<Server>| {
+            (!self.is_gone(server.index())).then(|| ServerNow {
                 state: word(&server.state().borrow()),
                 restarts: server.restarts(),
                 drift: self.pin_status(server).drift,
             })
         };
-        let servers: Vec<_> = self.servers.iter().zip(&self.gone).map(now).collect();
+        let servers: Vec<_> = self.servers.iter().map(now).collect();
         self.metrics.render(&servers, &self.profiles_now())
     }
 

@@ -5,6 +5,8 @@ use crate::config::settings::{
     Effect, LogFormat, PolicySettings, ProfileSettings, RuleSettings, ServerFault, ServerSettings, Settings,
     TelemetrySettings,
 };
+use crate::downstream::Offers;
+use crate::ident::ServerKey;
 use crate::policy::Clock;
 
 /// Lists of one server with the tools `t0`, `t1`, …, each for who has its number as a group.
