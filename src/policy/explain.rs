@@ -1,14 +1,15 @@
 //! A decision explained: every rule that was looked at, the one that decided, what is left of the limits.
 //!
-//! Charges nothing. For `onegate explain` and `onegate policy test`.
+//! Charges nothing. For `onegate explain` and `onegate policy test`, and for the record of decisions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::arguments::Extent;
 use super::limits::LimitNote;
 use super::rules::{RuleNote, Word};
 use super::verdict::Reason;
-use super::{Policy, RuleId};
+use super::{LimitId, Origin, Policy, RuleId};
 use crate::config::settings::Target;
 use crate::ident::{Capability, Kind, Principal, ServerKey};
 
@@ -37,6 +38,30 @@ pub struct Explanation {
 }
 
 impl Policy {
+    /// Where what hides an item from a principal stands, for people; nothing when neither lists nor rules do.
+    pub fn hider(&self, principal: &Principal, server: usize, kind: Kind, native: &str) -> Option<Cow<'_, str>> {
+        let terms = self.terms(self.class_of(principal), server, kind, native, Origin::Listed);
+        if terms.is_visible() {
+            return None;
+        }
+        let listed = self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native));
+        Some(match (self.keys.get(server).filter(|_| !listed), terms.ruling.by.first()) {
+            (Some(key), _) => format!("servers.{key}.{kind}s").into(),
+            (None, Some(rule)) => self.rule_place(*rule).into(),
+            (None, None) => "policy.default".into(),
+        })
+    }
+
+    /// Where a rule stands, for people.
+    pub fn rule_place(&self, rule: RuleId) -> &str {
+        self.rules.place(rule)
+    }
+
+    /// Where a limit stands, for people.
+    pub fn limit_place(&self, limit: LimitId) -> &str {
+        self.limits.place(limit)
+    }
+
     /// Explains what would be decided. Nothing when there is no such server.
     pub fn explain(
         &self,

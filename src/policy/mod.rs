@@ -16,12 +16,12 @@ mod explain;
 mod limits;
 mod meter;
 mod rules;
+mod served;
 mod surface;
 mod times;
 pub mod verdict;
 mod view;
 
-use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,83 +36,21 @@ pub use explain::Explanation;
 pub use limits::{LimitId, LimitNote};
 pub use meter::{Clock, MAX_KEYS};
 pub use rules::{RuleId, RuleNote};
+pub use served::ServerRules;
 pub use surface::Surface;
 pub use times::Phase;
 pub use verdict::{Permit, Reason, Refusal};
 pub use view::View;
 
-use crate::config::settings::{Attempts, ServerSettings, Settings};
+use crate::config::settings::{Attempts, Settings};
 use crate::ident::{Capability, Kind, Principal, ServerKey};
 use limits::{Keys, Limits};
 use meter::Meter;
 use rules::{Rules, Ruling, Standing, Word};
+use served::climbs;
 
 /// Classes of principals that are told apart, at most; whoever would be one more may do nothing.
 const MAX_CLASSES: usize = 4096;
-
-/// The rules of one server, by kind.
-#[derive(Clone, Debug, Default)]
-pub struct ServerRules {
-    /// Which tools are visible.
-    pub tools: ItemRules,
-    /// Which prompts are.
-    pub prompts: ItemRules,
-    /// Which resources are, by native URI.
-    pub resources: ItemRules,
-    /// Which resource templates are, by native template.
-    pub templates: ItemRules,
-}
-
-impl ServerRules {
-    fn of(&self, kind: Kind) -> &ItemRules {
-        match kind {
-            Kind::Tool => &self.tools,
-            Kind::Prompt => &self.prompts,
-            Kind::Resource => &self.resources,
-            Kind::Template => &self.templates,
-        }
-    }
-
-    /// Compiles the rules of one server; all faults at once.
-    fn compile(server: &ServerSettings) -> Result<Self, Vec<RulesError>> {
-        let mut faults = Vec::new();
-        let mut compile = |kind, filter| {
-            ItemRules::compile(filter).unwrap_or_else(|found| {
-                faults.extend(found.into_iter().map(|fault| fault.within(&server.key, kind)));
-                ItemRules::default()
-            })
-        };
-        let rules = Self {
-            tools: compile(Kind::Tool, &server.tools),
-            prompts: compile(Kind::Prompt, &server.prompts),
-            resources: compile(Kind::Resource, &server.resources),
-            templates: compile(Kind::Template, &server.templates),
-        };
-        if faults.is_empty() { Ok(rules) } else { Err(faults) }
-    }
-}
-
-/// Whether a URI has a segment `.` or `..`, plain or percent-encoded.
-fn climbs(uri: &str) -> bool {
-    let dots = |segment: &str| {
-        let mut rest = segment;
-        let mut count = 0;
-        while let Some(after) = rest.strip_prefix('.').or_else(|| {
-            let encoded = rest.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("%2e"));
-            encoded.then(|| &rest[3..])
-        }) {
-            rest = after;
-            count += 1;
-        }
-        rest.is_empty() && (1..=2).contains(&count)
-    };
-    // An encoded separator is one to whoever decodes before it looks for dots.
-    let separated = uri.split(['/', '\\', '?', '#', ':']).flat_map(|part| {
-        let lower = part.to_ascii_lowercase();
-        lower.split("%2f").flat_map(|part| part.split("%5c")).map(dots).collect::<Vec<_>>()
-    });
-    uri.contains(['.', '%']) && separated.into_iter().any(|climbs| climbs)
-}
 
 /// Compiles all of these texts; faults go to `faults` under `key`.
 fn compile_all<T, E: std::fmt::Display>(
@@ -510,20 +448,6 @@ impl Policy {
         Keys { principal: self.limits.number(principal.as_str()), server: terms.server as u64, item: terms.item }
     }
 
-    /// Where what hides an item from a principal stands, for people; nothing when neither lists nor rules do.
-    pub fn hider(&self, principal: &Principal, server: usize, kind: Kind, native: &str) -> Option<Cow<'_, str>> {
-        let terms = self.terms(self.class_of(principal), server, kind, native, Origin::Listed);
-        if terms.is_visible() {
-            return None;
-        }
-        let listed = self.servers.get(server).is_some_and(|rules| rules.of(kind).exposes(native));
-        Some(match (self.keys.get(server).filter(|_| !listed), terms.ruling.by.first()) {
-            (Some(key), _) => format!("servers.{key}.{kind}s").into(),
-            (None, Some(rule)) => self.rule_place(*rule).into(),
-            (None, None) => "policy.default".into(),
-        })
-    }
-
     /// A request for something that is not there, or that its caller may not know of.
     pub fn count_unknown(&self, principal: &Principal) {
         // That there is none left is seen by the next.
@@ -548,18 +472,6 @@ impl Policy {
         &self.digest
     }
 
-    /// Where a rule stands, for people.
-    pub fn rule_place(&self, rule: RuleId) -> &str {
-        self.rules.place(rule)
-    }
-
-    /// Where a limit stands, for people.
-    pub fn limit_place(&self, limit: LimitId) -> &str {
-        self.limits.place(limit)
-    }
-}
-
-impl Policy {
     /// The fingerprint of all that decides, 16 hexadecimal digits.
     pub fn digest_of(settings: &Settings) -> String {
         let mut hash = Sha256::new();

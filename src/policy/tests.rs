@@ -9,6 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::settings::ServerSettings;
 use crate::config::settings::{
     Check, Condition, Effect, ItemFilter, LimitSettings, Per, PolicySettings, Rate, RuleSettings, Scalar, ServerFault,
     TelemetrySettings,

@@ -2,6 +2,8 @@
 //!
 //! General vocabulary of software tools, by what they are about; of no server in particular. A row says: whoever uses a
 //! word or phrase of the left side may mean a tool that uses words of the right side. Read once, by `index`.
+//!
+//! Long, and one thing: it is a table.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

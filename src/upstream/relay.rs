@@ -4,6 +4,8 @@
 //! What the next gateway must know is kept on the way: the session that the host opened, what it subscribed to, the streams
 //! that it listens on, and which requests run. What may be asked twice is asked again; a call is answered with an error, since
 //! nobody knows whether it ran. Knows nothing of where gateways are. Called by `daemon::attach`.
+//!
+//! Long, and one thing: whatever passes one way is what the other way's takeover needs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
