@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::{Events, request};
 use super::end::{modern_as, names};
 use super::front::{Front, Setup, key, run};
-use super::full::{CELLS, Era, Full};
+use super::full::{CELLS, Era, Full, LISTS, is_unknown, ways};
 use super::world::{World, server, settings};
 
 /// A host over HTTP.
@@ -76,31 +76,12 @@ fn denying() -> PolicySettings {
 
 /// Nothing of the server is there for this host.
 async fn all_is_unknown(web: &Web<'_>) {
-    for (list, member) in [
-        ("tools/list", "tools"),
-        ("prompts/list", "prompts"),
-        ("resources/list", "resources"),
-        ("resources/templates/list", "resourceTemplates"),
-    ] {
+    for (list, member) in LISTS {
         let answer = web.get(list, json!({})).await;
         assert_eq!(answer["result"][member], json!([]), "{list}: {answer}");
     }
-    let completing = |reference: Value| json!({"ref": reference, "argument": {"name": "id", "value": ""}});
-    for (method, params) in [
-        ("tools/call", json!({"name": "a__t", "arguments": {}})),
-        ("tools/call", json!({"name": "a__t", "requestState": "x", "inputResponses": {}})),
-        ("tools/call", json!({"name": "t"})),
-        ("prompts/get", json!({"name": "a__p"})),
-        ("resources/read", json!({"uri": "x:1"})),
-        ("resources/read", json!({"uri": "og+a:x:1"})),
-        ("resources/read", json!({"uri": "x:other"})),
-        ("completion/complete", completing(json!({"type": "ref/prompt", "name": "a__p"}))),
-        ("completion/complete", completing(json!({"type": "ref/resource", "uri": "x:{id}"}))),
-    ] {
-        let answer = web.get(method, params.clone()).await;
-        let code = answer["error"]["code"].as_i64();
-        assert!(matches!(code, Some(-32602 | -32002)), "{method} {params}: {answer}");
-        assert!(answer["error"]["data"].get("reason").is_none(), "{answer}");
+    for (method, params) in ways() {
+        is_unknown(&web.get(method, params).await);
     }
     if web.era == Era::Legacy {
         let answer = web.get("resources/subscribe", json!({"uri": "x:1"})).await;

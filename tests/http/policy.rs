@@ -101,12 +101,7 @@ fn r36_e21_what_comes_over_http_is_written_down() {
     run(async {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("audit.jsonl");
-        let audit = AuditSettings {
-            file: file.clone(),
-            keep: Duration::from_secs(86_400),
-            values: Vec::new(),
-            place: String::new(),
-        };
+        let audit = AuditSettings::of(file.clone());
         let (front, mut a) = Front::with(Setup { audit: Some(audit), ..setup() }).await;
         let session = front.open_with("2025-11-25", &[("Authorization", BEARERS[2])], json!({})).await;
         let in_session = [("Authorization", BEARERS[2]), ("Mcp-Session-Id", session.as_str())];

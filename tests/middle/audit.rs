@@ -29,7 +29,7 @@ impl Written {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("audit.jsonl");
         let values = values.iter().map(|&pointer| pointer.to_owned()).collect();
-        let audit = AuditSettings { file, keep: Duration::from_secs(86_400), values, place: "here".into() };
+        let audit = AuditSettings { values, ..AuditSettings::of(file) };
         let world = World::with(vec![server("a")], |settings| {
             settings.policy = policy;
             settings.telemetry.audit = Some(audit);

@@ -10,24 +10,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep};
 
 use super::end::{End, text, text_of};
-use super::world::{World, server, took};
+use super::world::{World, server, took, two};
 
 const MIB: usize = 1 << 20;
 const CALLS: usize = 90;
-
-/// Two servers and their host.
-async fn two() -> (World, End, End, End) {
-    let mut world = World::new(vec![server("a"), server("b")]);
-    let mut host = world.host();
-    let (mut a, mut b) = (world.accept("a").await, world.accept("b").await);
-    a.legacy(&["t"]).await;
-    b.legacy(&["t"]).await;
-    host.open("2025-11-25").await;
-    assert_eq!(host.list().await, ["a__t", "b__t"]);
-    // What changed until now is told now, or never.
-    host.quiet(Duration::from_secs(2)).await;
-    (world, host, a, b)
-}
 
 /// Answers `b`'s next call, of another host.
 async fn works(host: &mut End, b: &mut End) {

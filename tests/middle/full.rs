@@ -46,6 +46,38 @@ impl Era {
     }
 }
 
+/// The lists, and the members that hold what they list.
+pub(crate) const LISTS: [(&str, &str); 4] = [
+    ("tools/list", "tools"),
+    ("prompts/list", "prompts"),
+    ("resources/list", "resources"),
+    ("resources/templates/list", "resourceTemplates"),
+];
+
+/// Every request that names something of [`Full`], by each of its names (E-20).
+pub(crate) fn ways() -> Vec<(&'static str, Value)> {
+    let completing = |reference: Value| json!({"ref": reference, "argument": {"name": "id", "value": ""}});
+    vec![
+        ("tools/call", json!({"name": "a__t", "arguments": {}})),
+        ("tools/call", json!({"name": "a__t", "requestState": "x", "inputResponses": {}})),
+        ("tools/call", json!({"name": "t"})),
+        ("prompts/get", json!({"name": "a__p"})),
+        ("resources/read", json!({"uri": "x:1"})),
+        ("resources/read", json!({"uri": "og+a:x:1"})),
+        ("resources/read", json!({"uri": "x:other"})),
+        ("completion/complete", completing(json!({"type": "ref/prompt", "name": "a__p"}))),
+        ("completion/complete", completing(json!({"type": "ref/resource", "uri": "x:{id}"}))),
+    ]
+}
+
+/// The answer to one of them is that there is no such thing, and no word of why.
+#[track_caller]
+pub(crate) fn is_unknown(answer: &Value) {
+    let code = answer["error"]["code"].as_i64();
+    assert!(matches!(code, Some(-32602 | -32002)), "{answer}");
+    assert!(answer["error"]["data"].get("reason").is_none(), "{answer}");
+}
+
 /// One server `a` that is up.
 pub(crate) async fn one(era: Era, change: impl FnOnce(&mut Full)) -> (World, Full) {
     let mut world = World::new(vec![server("a")]);

@@ -61,8 +61,7 @@ impl Shop {
 
     fn world_with(&self, servers: Vec<ServerSettings>) -> World {
         let (lock, state) = (self.path("onegate.lock"), self.path("state"));
-        let (file, place) = (self.path("audit.jsonl"), String::new());
-        let audit = AuditSettings { file, keep: Duration::from_secs(86_400), values: Vec::new(), place };
+        let audit = AuditSettings::of(self.path("audit.jsonl"));
         World::with(servers, |settings| {
             settings.pins.lock = lock;
             settings.gateway.state = state;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::end::{End, list_of, modern_as, text, text_of};
-use super::full::{CELLS, ERAS, Era, Full};
+use super::full::{CELLS, ERAS, Era, Full, LISTS, is_unknown, ways};
 use super::world::{World, server};
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -110,31 +110,13 @@ async fn e20_what_is_denied_is_unknown_by_every_method_in_all_cells() {
             ..PolicySettings::default()
         };
         let (mut world, mut host, mut a) = one(era, server_era, policy).await;
-        for (list, member, expected) in [
-            ("tools/list", "tools", 1),
-            ("prompts/list", "prompts", 0),
-            ("resources/list", "resources", 0),
-            ("resources/templates/list", "resourceTemplates", 0),
-        ] {
+        for (list, member) in LISTS {
             let answer = era.get(&mut host, list, json!({})).await;
+            let expected = usize::from(member == "tools");
             assert_eq!(answer["result"][member].as_array().unwrap().len(), expected, "{answer}");
         }
-        let completing = |reference: Value| json!({"ref": reference, "argument": {"name": "id", "value": ""}});
-        for (method, params) in [
-            ("tools/call", json!({"name": "a__t", "arguments": {}})),
-            ("tools/call", json!({"name": "a__t", "requestState": "x", "inputResponses": {}})),
-            ("tools/call", json!({"name": "t"})),
-            ("prompts/get", json!({"name": "a__p"})),
-            ("resources/read", json!({"uri": "x:1"})),
-            ("resources/read", json!({"uri": "og+a:x:1"})),
-            ("resources/read", json!({"uri": "x:other"})),
-            ("completion/complete", completing(json!({"type": "ref/prompt", "name": "a__p"}))),
-            ("completion/complete", completing(json!({"type": "ref/resource", "uri": "x:{id}"}))),
-        ] {
-            let answer = era.get(&mut host, method, params.clone()).await;
-            let code = answer["error"]["code"].as_i64();
-            assert!(matches!(code, Some(-32602 | -32002)), "{era:?} {method} {params}: {answer}");
-            assert!(answer["error"]["data"].get("reason").is_none(), "{answer}");
+        for (method, params) in ways() {
+            is_unknown(&era.get(&mut host, method, params).await);
         }
         if era == Era::Legacy {
             let answer = era.get(&mut host, "resources/subscribe", json!({"uri": "x:1"})).await;

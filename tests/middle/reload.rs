@@ -7,42 +7,36 @@ use onegate::config::settings::{
     Effect, ItemFilter, OverrideSettings, PolicySettings, ProfileSettings, ServerSettings, Settings,
 };
 use onegate::gateway::Reloaded;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::end::{End, names, text, text_of};
-use super::full::{CELLS, Era, Full};
+use super::full::{CELLS, Era, Full, LISTS, is_unknown, ways};
 use super::policy::{limit, rule};
-use super::world::{LATER, World, server, settings};
+use super::world::{LATER, World, server, settings, two};
 
 async fn reload(world: &World, servers: Vec<ServerSettings>, change: impl FnOnce(&mut Settings)) -> Reloaded {
     world.current.reload(settings(servers, change)).await.unwrap()
 }
 
-/// Servers `a` and `b`, legacy, each with a tool `t`, and a host in a legacy session that has listed both.
-async fn two() -> (World, End, End, End) {
-    let mut world = World::new(vec![server("a"), server("b")]);
+/// A server that has everything, and a host that has listed its tool and subscribed to its `x:1`.
+async fn subscribed(era: Era, server_era: Era) -> (World, End, Full) {
+    let mut world = World::new(vec![server("a")]);
+    let mut a = Full::new(world.accept("a").await, server_era);
+    a.settle().await;
     let mut host = world.host();
-    let (mut a, mut b) = (world.accept("a").await, world.accept("b").await);
-    a.legacy(&["t"]).await;
-    b.legacy(&["t"]).await;
-    host.open("2025-11-25").await;
-    assert_eq!(host.list().await, ["a__t", "b__t"]);
-    host.quiet(Duration::from_secs(2)).await;
-    (world, host, a, b)
-}
-
-/// Has a host subscribe to `x:1` of a server.
-async fn subscribe(era: Era, host: &mut End, a: &mut Full) {
+    era.open(&mut host).await;
+    assert_eq!(names(&era.get(&mut host, "tools/list", json!({})).await), ["a__t"]);
     if era == Era::Legacy {
         host.ask(1, "resources/subscribe", json!({"uri": "x:1"})).await;
     } else {
         let wanted = json!({"notifications": {"resourceSubscriptions": ["x:1"], "toolsListChanged": true}});
         host.ask("listen", "subscriptions/listen", era.params(wanted)).await;
     }
-    wanted(a).await;
+    wanted(&mut a).await;
     let told = host.next().await.unwrap();
     assert!(told.get("error").is_none(), "{told}");
+    (world, host, a)
 }
 
 /// A server is asked to tell of `x:1`.
@@ -233,29 +227,14 @@ async fn e40_a_configuration_with_a_fault_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn e20_d097_what_is_denied_by_a_reload_is_reached_on_no_way() {
     for (era, server_era) in CELLS {
-        let mut world = World::new(vec![server("a")]);
-        let mut a = Full::new(world.accept("a").await, server_era);
-        a.settle().await;
-        let mut host = world.host();
-        era.open(&mut host).await;
-        assert_eq!(names(&era.get(&mut host, "tools/list", json!({})).await), ["a__t"]);
-        subscribe(era, &mut host, &mut a).await;
+        let (world, mut host, mut a) = subscribed(era, server_era).await;
         let denying = PolicySettings { default: Some(Effect::Deny), ..PolicySettings::default() };
         reload(&world, vec![server("a")], |settings| settings.policy = denying).await;
-        let completing = |reference: Value| json!({"ref": reference, "argument": {"name": "id", "value": ""}});
-        for (method, params) in [
-            ("tools/call", json!({"name": "a__t", "arguments": {}})),
-            ("tools/call", json!({"name": "a__t", "requestState": "x", "inputResponses": {}})),
-            ("prompts/get", json!({"name": "a__p"})),
-            ("resources/read", json!({"uri": "x:1"})),
-            ("completion/complete", completing(json!({"type": "ref/prompt", "name": "a__p"}))),
-        ] {
-            host.ask("deny", method, era.params(params.clone())).await;
-            let answer = host.next_but_lists().await;
-            let code = answer["error"]["code"].as_i64();
-            assert!(matches!(code, Some(-32602 | -32002)), "{era:?} {method} {params}: {answer}");
+        for (method, params) in ways() {
+            host.ask("deny", method, era.params(params)).await;
+            is_unknown(&host.next_but_lists().await);
         }
-        for (list, member) in [("tools/list", "tools"), ("prompts/list", "prompts"), ("resources/list", "resources")] {
+        for (list, member) in LISTS {
             host.ask("list", list, era.params(json!({}))).await;
             let answer = host.next_but_lists().await;
             assert_eq!(answer["result"][member], json!([]), "{answer}");
@@ -307,12 +286,7 @@ async fn d32_limits_go_on_counting() {
 #[tokio::test(start_paused = true)]
 async fn sub7_subscriptions_outlive_a_reload() {
     for (era, server_era) in CELLS {
-        let mut world = World::new(vec![server("a")]);
-        let mut a = Full::new(world.accept("a").await, server_era);
-        a.settle().await;
-        let mut host = world.host();
-        era.open(&mut host).await;
-        subscribe(era, &mut host, &mut a).await;
+        let (mut world, mut host, mut a) = subscribed(era, server_era).await;
         let mut shown = server("a");
         shown.overrides = vec![OverrideSettings { native: "t".into(), hide: true, ..OverrideSettings::default() }];
         reload(&world, vec![shown], |_| {}).await;

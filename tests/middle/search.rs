@@ -13,19 +13,7 @@ use super::full::{CELLS, ERAS, Era, Full};
 use super::world::{World, server};
 
 fn rule(effect: Effect, target: &str) -> RuleSettings {
-    RuleSettings {
-        effect,
-        who: vec!["*".into()],
-        target: vec![target.into()],
-        conditions: Vec::new(),
-        annotations: Vec::new(),
-        transport: None,
-        time: None,
-        min_level: None,
-        locked: false,
-        layer: 1,
-        place: "here".into(),
-    }
+    RuleSettings::new(effect, ["*"], [target], "here")
 }
 
 /// `denied` is denied, `bound` wants a path below `/srv`, `scarce` is called once a minute.
@@ -33,15 +21,8 @@ fn policy() -> PolicySettings {
     let checks = vec![Check::PathUnder(vec!["/srv".into()])];
     let condition = Condition { pointer: "/path".into(), optional: false, checks };
     let scarce = LimitSettings {
-        who: vec!["*".into()],
-        target: vec!["a/tool/scarce".into()],
-        per: Per::Principal,
         rate: Some(Rate { count: NonZeroU32::new(1).unwrap(), per: Duration::from_secs(60) }),
-        burst: None,
-        quota: None,
-        concurrency: None,
-        max_result: None,
-        place: "there".into(),
+        ..LimitSettings::new(["*"], ["a/tool/scarce"], Per::Principal, "here")
     };
     PolicySettings {
         default: Some(Effect::Deny),
@@ -185,12 +166,7 @@ async fn our_tools_say_how_they_are_used() {
 async fn r_36_calls_are_recorded_under_their_inner_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.jsonl");
-    let audit = AuditSettings {
-        file: file.clone(),
-        keep: Duration::from_secs(86_400),
-        values: Vec::new(),
-        place: String::new(),
-    };
+    let audit = AuditSettings::of(file.clone());
     let (world, mut host, mut a) = searched(Era::Legacy, Era::Legacy, Some(audit)).await;
     Era::Legacy.get(&mut host, "tools/call", search("scarce")).await;
     host.ask(1, "tools/call", through("a__scarce", json!({}))).await;

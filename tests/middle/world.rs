@@ -142,6 +142,20 @@ impl World {
     }
 }
 
+/// Servers `a` and `b`, legacy, each with a tool `t`, and a host in a legacy session that has listed both.
+pub(crate) async fn two() -> (World, End, End, End) {
+    let mut world = World::new(vec![server("a"), server("b")]);
+    let mut host = world.host();
+    let (mut a, mut b) = (world.accept("a").await, world.accept("b").await);
+    a.legacy(&["t"]).await;
+    b.legacy(&["t"]).await;
+    host.open("2025-11-25").await;
+    assert_eq!(host.list().await, ["a__t", "b__t"]);
+    // What changed until now is told now, or never.
+    host.quiet(Duration::from_secs(2)).await;
+    (world, host, a, b)
+}
+
 /// One legacy server `a` with a tool `t`, and a host in a legacy session that has listed it.
 pub(crate) async fn pair() -> (World, End, End) {
     pair_with(server("a")).await
