@@ -39,6 +39,8 @@ pub(super) struct Item {
     pub(super) digest: [u8; 16],
     /// The resources that show a tool (APP-2).
     pub(super) links: Box<[Box<str>]>,
+    /// A tool that apps alone may call (APP-5).
+    pub(super) app_only: bool,
     /// The valid header annotations of a tool.
     pub(super) mirror: Option<Arc<[HeaderParam]>>,
     /// A template, taken apart.
@@ -207,6 +209,7 @@ impl Item {
         let mirror = value(Member::InputSchema).filter(|_| needs.has(Needs::HEADERS)).map(headers::valid);
         let is_required = |entry: json::Entry<'_>| entry.is("taskSupport") && entry.value == b"\"required\"";
         let task = value(Member::Execution).is_some_and(|execution| json::members(execution).any(is_required));
+        let app_only = value(Member::Meta).is_some_and(meta::is_for_apps_alone);
         if needs == Needs::default() {
             special.clear();
         }
@@ -219,6 +222,7 @@ impl Item {
             whole: raw.len(),
             digest: digest(raw),
             links,
+            app_only,
             mirror: mirror.filter(|params| !params.is_empty()).map(Into::into),
             template,
             task,

@@ -59,6 +59,8 @@ pub struct Route {
     pub mirror: Option<Arc<[HeaderParam]>>,
     /// The server takes calls of the tool as tasks only (TSK-7).
     pub task: bool,
+    /// Apps alone may call it: it is not for a model to find (APP-5).
+    pub app_only: bool,
     /// What policy says of it to whom this catalogue is for.
     pub terms: Arc<Terms>,
     /// What the operator changes about its calls.
@@ -290,21 +292,24 @@ impl Catalogue {
 
     /// Decides which of the visible tools are listed, and which tools of ours beside them.
     fn choose(&self, shelf: &mut Shelf) {
-        let fixed: Vec<Bytes> = self.surface.lists_servers().then(own::of_servers).into_iter().collect();
+        let apps = self.sources.iter().any(|source| source.apps);
+        let fixed: Vec<Bytes> = self.surface.lists_servers().then(|| own::of_servers(apps)).into_iter().collect();
         shelf.own_at = shelf.entries.partition_point(|entry| self.sources[entry.site].key.as_str() < own::KEY);
         if self.surface.may_search() {
             let visible: Vec<usize> = (0..shelf.entries.len()).filter(|&n| shelf.entries[n].hidden.is_none()).collect();
             let mut keys: Vec<&str> =
                 visible.iter().map(|&n| self.sources[shelf.entries[n].site].key.as_str()).collect();
             keys.dedup();
-            let search = own::of_search(keys.into_iter());
+            let search = own::of_search(keys.into_iter(), apps);
             let measured = self.surface.max_tokens().is_some();
             let candidate = |&n: &usize| {
                 let entry = &shelf.entries[n];
                 let source = &self.sources[entry.site];
-                let native = &source.items(Kind::Tool)[entry.item].native;
+                let definition = &source.items(Kind::Tool)[entry.item];
                 surface::Candidate {
-                    always: self.surface.is_always(source.server, &source.key, native),
+                    // Its host must know it, and no model asks for it.
+                    always: definition.app_only
+                        || self.surface.is_always(source.server, &source.key, &definition.native),
                     place: self.surface.place(source.server),
                     bytes: if measured { self.most_bytes(entry) } else { 0 },
                 }
@@ -379,6 +384,7 @@ impl Catalogue {
             native_json: definition.literal(),
             mirror: definition.mirror.clone(),
             task: definition.task,
+            app_only: definition.app_only,
             terms,
             given: definition.given.clone(),
         };
@@ -522,15 +528,21 @@ impl Catalogue {
         self.index.get_or_init(build)
     }
 
+    /// Whether something is found by search alone.
+    pub fn has_more(&self) -> bool {
+        self.shelves[Kind::Tool.index()].entries.iter().any(|entry| entry.behind)
+    }
+
     /// Whether that was made already.
     pub fn is_indexed(&self) -> bool {
         self.index.get().is_some()
     }
 
-    /// The positions of the visible tools.
+    /// The positions of the visible tools that a model may call.
     pub(super) fn visible_tools(&self) -> impl Iterator<Item = usize> {
         let entries = &self.shelves[Kind::Tool.index()].entries;
-        (0..entries.len()).filter(|&n| entries[n].hidden.is_none())
+        let is_for_models = |&n: &usize| entries[n].hidden.is_none() && !self.tool(n).2.app_only;
+        (0..entries.len()).filter(is_for_models)
     }
 
     /// The tool at a position: the key of its server, what hosts call it, its definition as it is served.

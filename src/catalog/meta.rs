@@ -37,6 +37,14 @@ pub(super) fn links<'a>(edits: &mut Edits<'a>, meta: &'a [u8], expose: &mut dyn 
     }
 }
 
+/// Whether a tool is for apps alone: hosts keep it from the model (APP-5).
+pub(super) fn is_for_apps_alone(meta: &[u8]) -> bool {
+    let ui = json::members(meta).find(|entry| entry.is(UI));
+    let said = ui.and_then(|ui| json::members(ui.value).find(|entry| entry.is(VISIBILITY)));
+    let mut whose = said.into_iter().flat_map(|said| json::elements(said.value)).filter_map(json::text_of).peekable();
+    whose.peek().is_some() && whose.all(|whose| whose != "model")
+}
+
 /// Says that only the model may call the tool, unless something is said.
 pub(super) fn restrict<'a>(edits: &mut Edits<'a>, meta: &'a [u8]) {
     if meta.first() != Some(&b'{') {
@@ -74,6 +82,22 @@ mod tests {
         assert_eq!(restrict_only("{ }"), r#"{"ui":{"visibility":["model"]} }"#);
         assert_eq!(restrict_only(r#"{"a":1}"#), r#"{"ui":{"visibility":["model"]},"a":1}"#);
         assert_eq!(restrict_only(r#"{"ui":{"x":1}}"#), r#"{"ui":{"visibility":["model"],"x":1}}"#);
+    }
+
+    #[test]
+    fn app_5_a_tool_for_apps_alone_is_known() {
+        for (visibility, alone) in [
+            (r#"["app"]"#, true),
+            (r#"["\u0061pp"]"#, true),
+            (r#"["app","model"]"#, false),
+            ("[]", false),
+            ("null", false),
+            (r#""app""#, false),
+        ] {
+            let meta = format!(r#"{{"ui":{{"visibility":{visibility}}}}}"#);
+            assert_eq!(is_for_apps_alone(meta.as_bytes()), alone, "{meta}");
+        }
+        assert!(!is_for_apps_alone(b"{}"));
     }
 
     #[test]

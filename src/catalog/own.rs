@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use super::meta;
 use crate::protocol::json;
 
 /// The key that our own tools stand under.
@@ -24,8 +25,13 @@ pub fn is_own(name: &str) -> bool {
     [SEARCH, CALL, SERVERS].contains(&name)
 }
 
-/// The two of the search surface, for a catalogue of these servers.
-pub(super) fn of_search<'a>(servers: impl Iterator<Item = &'a str>) -> [Bytes; 2] {
+/// What stands in a definition of ours beside apps: they may not call what calls everything (APP-5).
+fn beside(apps: bool) -> String {
+    if apps { format!(",{}", meta::restricted()) } else { String::new() }
+}
+
+/// The two of the search surface, for a catalogue of these servers, beside `apps` or not.
+pub(super) fn of_search<'a>(servers: impl Iterator<Item = &'a str>, apps: bool) -> [Bytes; 2] {
     let mut described =
         "Finds tools by what you want to do. Most tools here are not in the tool list and are found with \
                          this one; say the task in a few words, then call what fits with onegate__call_tool."
@@ -46,18 +52,21 @@ pub(super) fn of_search<'a>(servers: impl Iterator<Item = &'a str>) -> [Bytes; 2
     let mut search = format!(r#"{{"name":"{SEARCH}","title":"Search tools","description":"#).into_bytes();
     json::push_string(&mut search, &described);
     search.extend_from_slice(
-        br#","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What you want to do, in a few words"},"server":{"type":"string","description":"Only tools of this server"},"limit":{"type":"integer","minimum":1,"maximum":50,"description":"How many tools at most; default 8"},"detail":{"type":"string","enum":["names","brief","full"],"description":"brief (default): parameters in short; full: whole description and inputSchema"}},"required":["query"]},"annotations":{"readOnlyHint":true,"openWorldHint":false}}"#,
+        br#","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What you want to do, in a few words"},"server":{"type":"string","description":"Only tools of this server"},"limit":{"type":"integer","minimum":1,"maximum":50,"description":"How many tools at most; default 8"},"detail":{"type":"string","enum":["names","brief","full"],"description":"brief (default): parameters in short; full: whole description and inputSchema"}},"required":["query"]},"annotations":{"readOnlyHint":true,"openWorldHint":false}"#,
     );
+    search.extend_from_slice(format!("{}}}", beside(apps)).as_bytes());
     let call = format!(
-        r#"{{"name":"{CALL}","title":"Call a found tool","description":"Calls a tool that onegate__search_tools found, with the arguments that its parameters ask for.","inputSchema":{{"type":"object","properties":{{"name":{{"type":"string","description":"The tool's name, as it was found"}},"arguments":{{"type":"object","description":"The tool's own arguments"}}}},"required":["name"]}}}}"#
+        r#"{{"name":"{CALL}","title":"Call a found tool","description":"Calls a tool that onegate__search_tools found, with the arguments that its parameters ask for.","inputSchema":{{"type":"object","properties":{{"name":{{"type":"string","description":"The tool's name, as it was found"}},"arguments":{{"type":"object","description":"The tool's own arguments"}}}},"required":["name"]}}{}}}"#,
+        beside(apps)
     );
     [search.into(), call.into()]
 }
 
 /// The one that tells of servers.
-pub(super) fn of_servers() -> Bytes {
+pub(super) fn of_servers(apps: bool) -> Bytes {
     format!(
-        r#"{{"name":"{SERVERS}","title":"List servers","description":"Lists the servers behind this gateway: what each is for and how many tools it has.","inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true,"openWorldHint":false}}}}"#
+        r#"{{"name":"{SERVERS}","title":"List servers","description":"Lists the servers behind this gateway: what each is for and how many tools it has.","inputSchema":{{"type":"object"}},"annotations":{{"readOnlyHint":true,"openWorldHint":false}}{}}}"#,
+        beside(apps)
     )
     .into()
 }
@@ -70,12 +79,12 @@ mod tests {
     #[test]
     fn they_fit_the_smallest_ceiling_whatever_the_servers() {
         let keys: Vec<String> = (0..500).map(|n| format!("a-server-key-{n:03}")).collect();
-        let [search, call] = of_search(keys.iter().map(String::as_str));
-        for raw in [&search, &call, &of_servers()] {
+        let [search, call] = of_search(keys.iter().map(String::as_str), true);
+        for raw in [&search, &call, &of_servers(true)] {
             assert!(serde_json::from_slice::<serde_json::Value>(raw).is_ok(), "{raw:?}");
         }
         assert!(String::from_utf8_lossy(&search).contains(" and 484 more."), "{search:?}");
-        let all: usize = [&search, &call, &of_servers()].iter().map(|raw| cost(raw.len())).sum();
+        let all: usize = [&search, &call, &of_servers(true)].iter().map(|raw| cost(raw.len())).sum();
         assert!(all < 499, "{all}");
     }
 }

@@ -175,6 +175,9 @@ impl Audiences {
         }
         let items: Vec<_> = audience.own().iter().map(|own| own.items.clone()).collect();
         let built = self.lists.build(sight, |server, kind| items[server][kind.index()].clone());
+        if audience.built[caller.profile].load().as_ref().is_some_and(|old| old.2.is_indexed()) {
+            self.lists.background().prepare(&built);
+        }
         audience.built[caller.profile].store(Some(Arc::new((base, version, Arc::clone(&built)))));
         built
     }

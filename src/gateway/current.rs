@@ -88,6 +88,7 @@ struct Lasting {
     audit: Option<Arc<Audit>>,
     /// Where it is kept what servers list.
     catalogue: Option<PathBuf>,
+    background: Background,
 }
 
 /// What became of the servers, by key.
@@ -212,6 +213,7 @@ impl Current {
             subscriptions: Arc::new(Subscriptions::new(tasks.clone())),
             audit,
             catalogue,
+            background: Background::new(tasks.clone()),
         };
         let told = Arc::new(Mutex::new((told, told_apart)));
         let gateway = lasting.build(compiled, None);
@@ -339,7 +341,7 @@ impl Lasting {
         let old = before.map(|before| &*before.lists);
         let budget = settings.gateway.name_budget;
         let is_known = before.is_some() || known.iter().any(Option::is_some);
-        let (old, background) = ((old, known), Background(self.tasks.clone()));
+        let (old, background) = ((old, known), self.background.clone());
         let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old, background);
         let lists = Arc::new(lists);
         if is_known {

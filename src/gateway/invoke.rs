@@ -18,7 +18,7 @@ use super::tasks::TaskState;
 use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
-use crate::catalog::{Catalogue, Given, naming};
+use crate::catalog::{Catalogue, Given, naming, own};
 use crate::downstream::{Answer, Fault, Item, Look, Server, Topic};
 use crate::ident::{Capability, Kind, ServerKey};
 use crate::pins::drift::Hold;
@@ -307,8 +307,10 @@ impl Gateway {
     /// Where a request goes; what policy hides is not there.
     fn resolve(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<Way> {
         let named = |kind| {
-            let route = catalogue.resolve(kind, name);
-            let route = if kind == Kind::Tool { route.or_else(|| catalogue.alias(name)) } else { route }?;
+            // A model has found it, if it is one: what apps alone may call, and how they name it, is not for that.
+            let route = catalogue.resolve(kind, name).filter(|route| !(route.app_only && call.is_inner()));
+            let is_app_like = kind == Kind::Tool && !call.is_inner();
+            let route = if is_app_like { route.or_else(|| catalogue.alias(name)) } else { route }?;
             let (native, mirror, given) = (route.native_json.clone(), route.mirror.clone(), route.given.clone());
             Some(Way { server: route.server, native, mirror, task: route.task, given, terms: Arc::clone(&route.terms) })
         };
@@ -356,6 +358,7 @@ impl Gateway {
         let known = || catalogue.lists(Kind::Tool, server, name) || changed();
         // What is not listed was not reviewed.
         if self.pins.enforces(server)
+            || own::is_own(name)
             || anothers
             || !view.is_open()
             || !self.policy.is_open(view.class(), server, Kind::Tool)

@@ -52,18 +52,26 @@ pub(super) enum Own {
     Call(BadCall),
 }
 
-/// Where indexes are made, so that no call waits for it.
+/// Where indexes are made, so that no call waits for it: one at a time, as each may take a processor for a while.
 #[derive(Clone)]
-pub(super) struct Background(pub(super) TaskTracker);
+pub(super) struct Background {
+    tasks: TaskTracker,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
 
 impl Background {
+    pub(super) fn new(tasks: TaskTracker) -> Self {
+        Self { tasks, turn: Arc::default() }
+    }
+
     /// Makes what a new catalogue is searched by, unless it is an old one by then.
     pub(super) fn prepare(&self, catalogue: &Arc<Catalogue>) {
-        if catalogue.surface().may_search() {
-            let catalogue = Arc::downgrade(catalogue);
-            self.0.spawn_blocking(move || {
+        if catalogue.has_more() {
+            let (background, catalogue) = (self.clone(), Arc::downgrade(catalogue));
+            self.tasks.spawn(async move {
+                let _turn = background.turn.lock().await;
                 if let Some(catalogue) = catalogue.upgrade() {
-                    catalogue.prepare_search();
+                    background.make(catalogue).await;
                 }
             });
         }
@@ -72,9 +80,16 @@ impl Background {
     /// The same, and waits for it.
     async fn prepared(&self, catalogue: &Arc<Catalogue>) {
         if !catalogue.is_indexed() {
-            let wanted = Arc::clone(catalogue);
+            let _turn = self.turn.lock().await;
+            self.make(Arc::clone(catalogue)).await;
+        }
+    }
+
+    /// Who has the turn makes it, where it is not there yet.
+    async fn make(&self, catalogue: Arc<Catalogue>) {
+        if !catalogue.is_indexed() {
             // It panics only if we do; then the search does so itself.
-            let _ = self.0.spawn_blocking(move || wanted.prepare_search()).await;
+            let _ = self.tasks.spawn_blocking(move || catalogue.prepare_search()).await;
         }
     }
 }
@@ -102,6 +117,12 @@ impl Gateway {
     /// Serves a tool of ours.
     pub(super) async fn serve_own(&self, own: Own, call: &Call, caller: &Caller) -> Result<Outcome, Failure> {
         let mut trace = self.trace(call, caller);
+        if let Some(after) = self.policy.is_flooding(&caller.principal) {
+            self.note_flood(&mut trace);
+            let flood = Err(Failure::flood(after));
+            trace.ended(&flood);
+            return flood;
+        }
         let (name, members) = match own {
             Own::Search => (SEARCH, self.searched(call, caller).await),
             Own::Servers => (SERVERS, self.told_servers(caller).await),

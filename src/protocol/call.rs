@@ -40,6 +40,8 @@ pub struct Call {
     token: Option<Span>,
     /// Whether members stand beside those above, which pass too (ENV-11).
     others: bool,
+    /// It stood in the arguments of another.
+    inner: bool,
 }
 
 /// What a request names.
@@ -167,7 +169,19 @@ impl Call {
         };
         let (line, params, meta) = (line.clone(), params.span, meta.filter(|_| keys.passing));
         let others = others > 0;
-        Ok(Self { method, line, params, target, reference, arguments, replaced: None, meta, token, others })
+        Ok(Self {
+            method,
+            line,
+            params,
+            target,
+            reference,
+            arguments,
+            replaced: None,
+            meta,
+            token,
+            others,
+            inner: false,
+        })
     }
 
     /// Which request it is.
@@ -214,7 +228,12 @@ impl Call {
             Some(object @ [b'{', ..]) => Some(Span::within(&self.line, object)),
             Some(_) => return Err(BadCall::Arguments),
         };
-        Ok(Self { target: Span::within(&self.line, target), arguments, ..self.clone() })
+        Ok(Self { target: Span::within(&self.line, target), arguments, inner: true, ..self.clone() })
+    }
+
+    /// Whether it stood in the arguments of another.
+    pub fn is_inner(&self) -> bool {
+        self.inner
     }
 
     /// The arguments that a completion is about, as far as they are filled in: a raw object (CMP-1).

@@ -30,6 +30,7 @@ fn policy() -> PolicySettings {
             RuleSettings { conditions: vec![condition], ..rule(Effect::Allow, "a/tool/bound") },
             rule(Effect::Allow, "a/tool/scarce"),
             rule(Effect::Allow, "a/tool/always"),
+            rule(Effect::Allow, "a/tool/novel"),
         ],
         limits: vec![scarce],
         ..PolicySettings::default()
@@ -127,10 +128,11 @@ async fn srf_2_hosts_find_what_they_may_use_and_nothing_else() {
         told[0].as_object_mut().unwrap().remove("description");
         assert_eq!(told, expected, "{servers}");
         // A tool that comes is found at once, and changes no list.
-        a.tools = list_of(&["always", "bound", "scarce", "denied"])["tools"].clone();
+        a.tools = list_of(&["always", "bound", "scarce", "denied", "novel"])["tools"].clone();
         a.tell("notifications/tools/list_changed", json!({})).await;
         a.settle().await;
         a.quiet(Duration::from_secs(2)).await;
+        assert_eq!(found(&era.get(&mut host, "tools/call", search("novel")).await), ["a__novel"]);
         assert_eq!(era.get(&mut host, "tools/list", json!({})).await["result"]["tools"], listed["result"]["tools"]);
         world.end().await;
     }
@@ -190,4 +192,43 @@ async fn r_36_calls_are_recorded_under_their_inner_name() {
         json!(["a__denied", "a", "denied", "hidden", "refused"]),
     ];
     assert_eq!(json!(told), json!(expected));
+}
+
+/// APP-5, APP-7: what is for apps alone is listed for their host whatever the surface, and is neither found by a model nor called
+/// through our tool, by none of its names; apps may not call what calls everything.
+#[tokio::test(start_paused = true)]
+async fn app5_app7_what_is_for_apps_alone_stays_with_them() {
+    let of = |visibility: &[&str]| json!({"ui": {"resourceUri": "ui://w", "visibility": visibility}});
+    for (era, server_era) in CELLS {
+        let mut world = World::with(vec![server("a")], |settings| {
+            settings.profiles[0].surface.mode = SurfaceMode::Search;
+            settings.profiles[0].surface.list_servers = true;
+        });
+        let mut a = Full::new(world.accept("a").await, server_era);
+        let tool = |name: &str, meta: Value| json!({"name": name, "inputSchema": {"type": "object"}, "_meta": meta});
+        a.resources = json!([{"name": "w", "uri": "ui://w"}]);
+        a.tools = json!([tool("button", of(&["app"])), tool("plain", of(&["model", "app"]))]);
+        a.settle().await;
+        let mut host = world.host();
+        era.open(&mut host).await;
+        let listed = era.get(&mut host, "tools/list", json!({})).await;
+        let ours = ["onegate__call_tool", "onegate__search_tools", "onegate__servers"];
+        assert_eq!(names(&listed), [&["a__button"], &ours[..]].concat());
+        for tool in listed["result"]["tools"].as_array().unwrap().iter().skip(1) {
+            assert_eq!(tool["_meta"]["ui"]["visibility"], json!(["model"]), "{tool}");
+        }
+        let found = era.get(&mut host, "tools/call", search("button plain")).await;
+        assert!(found.to_string().contains("a__plain") && !found.to_string().contains("a__button"), "{found}");
+        for name in ["a__button", "button", "onegate__search_tools"] {
+            let answer = era.get(&mut host, "tools/call", through(name, json!({}))).await;
+            assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+        }
+        a.quiet(Duration::from_secs(1)).await;
+        // Its own host calls it as ever.
+        host.ask(1, "tools/call", era.params(json!({"name": "a__button"}))).await;
+        let call = a.expect("tools/call").await;
+        a.end.result(&call, text("fine")).await;
+        assert_eq!(text_of(&host.answer(1).await), "fine");
+        world.end().await;
+    }
 }

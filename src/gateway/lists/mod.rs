@@ -276,7 +276,10 @@ impl Lists {
             return current;
         }
         let built = Arc::new(self.merge(&parts, &show.view, |_, _| None));
-        self.background.prepare(&built);
+        // Of classes there are many; who searched before does so again.
+        if sight.0 < self.profiles || show.current.load().as_ref().is_some_and(|old| old.is_indexed()) {
+            self.background.prepare(&built);
+        }
         show.current.store(Some(Arc::clone(&built)));
         if sight.0 >= self.profiles {
             self.forget_unused();
@@ -301,9 +304,7 @@ impl Lists {
         own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>,
     ) -> Arc<Catalogue> {
         let view = self.show(sight);
-        let built = Arc::new(self.merge(&self.parts(), &view, own));
-        self.background.prepare(&built);
-        built
+        Arc::new(self.merge(&self.parts(), &view, own))
     }
 
     fn merge(&self, parts: &[Part], view: &View, own: impl Fn(usize, Kind) -> Option<Arc<catalog::Part>>) -> Catalogue {

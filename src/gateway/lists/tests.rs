@@ -22,7 +22,7 @@ fn lists(tools: usize) -> Lists {
     let place =
         Place { prefix: key.to_string(), key, serial: 0, gone: false, http: false, overrides: Vec::new(), slot: None };
     let policy = Arc::new(Policy::compile(&settings, &Clock::default()).unwrap());
-    let (background, before) = (Background(tokio_util::task::TaskTracker::new()), (None, vec![None]));
+    let (background, before) = (Background::new(tokio_util::task::TaskTracker::new()), (None, vec![None]));
     let lists = Lists::new(vec![place], views, policy, Arc::new(Pinned::new(&settings, None)), 45, before, background);
     let tool = |n: usize| format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#);
     let page = format!("[{}]", (0..tools).map(tool).collect::<Vec<_>>().join(","));
