@@ -66,9 +66,9 @@ pub(super) fn again(
         }
         check(&mut loaded)?;
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
-        Ok(Fresh { settings: loaded.settings, files: loaded.watched })
+        Ok(Fresh { settings: loaded.settings, read: loaded.watched })
     };
-    Ok(Reload { load: Box::new(load), files: now.watched.clone() })
+    Ok(Reload { load: Box::new(load), read: now.watched.clone() })
 }
 
 /// Makes the wanted profile the one that is shown: the first. Why not is told.

@@ -149,12 +149,17 @@ fn read_group_with(path: &Path, cwd: &Path, draft: Option<Draft<'_>>) -> Result<
         None => read(path, cwd),
     };
     let mut group = vec![one(path)?];
-    if path.extension().is_some_and(|extension| extension == "toml") {
-        for path in folder(&path.with_extension("d"))? {
+    if let Some(beside) = beside(path) {
+        for path in folder(&beside)? {
             group.push(one(&path)?);
         }
     }
     Ok(group)
+}
+
+/// The folder whose files come after `X.toml`: `X.d`.
+pub(super) fn beside(path: &Path) -> Option<PathBuf> {
+    path.extension().is_some_and(|extension| extension == "toml").then(|| path.with_extension("d"))
 }
 
 /// The `*.toml` of a folder in name order, nothing where there is none; editors' backups and hidden files do not count

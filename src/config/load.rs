@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
@@ -21,6 +22,7 @@ use super::serving::Serving;
 use super::settings::Settings;
 use super::tree::{self, Broken, Node, Pos};
 use super::{jsonc, schema, trust};
+use crate::watched::Read;
 
 /// A flag of the command line that stands for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +78,9 @@ pub struct Loaded {
     pub notes: Vec<Note>,
     /// The files that were read, lowest layer first; none when there are none.
     pub sources: Vec<PathBuf>,
-    /// The same, and the folders whose files count whichever they are: what a change of may make another configuration.
-    pub watched: Vec<PathBuf>,
+    /// The same, and the folders whose files count whichever they are, there or not: what a change of may make another
+    /// configuration.
+    pub watched: Read,
     /// Which configuration it is, however it reads just now: of its places and of what the environment says of it.
     pub identity: String,
     /// All that disables single servers. `run` and `serve` go on; `check` shows it and fails.
@@ -90,15 +93,16 @@ pub struct Loaded {
 
 /// Loads the configuration, or tells all that is wrong with it.
 pub fn load(options: &LoadOptions) -> Result<Loaded, Faults> {
-    load_found(options, files::find(options, None))
+    let since = SystemTime::now();
+    load_found(options, files::find(options, None), since)
 }
 
 /// What loading would give if this text were in that file, one of `options.files`.
 pub fn load_as_if(options: &LoadOptions, path: &Path, text: &str) -> Result<Loaded, Faults> {
-    load_found(options, files::find(options, Some(files::Draft { path, text })))
+    load_found(options, files::find(options, Some(files::Draft { path, text })), SystemTime::now())
 }
 
-fn load_found(options: &LoadOptions, found: files::Found) -> Result<Loaded, Faults> {
+fn load_found(options: &LoadOptions, found: files::Found, since: SystemTime) -> Result<Loaded, Faults> {
     let mut draft = Draft {
         layers: Vec::with_capacity(found.texts.len() + 1),
         guests: BTreeMap::new(),
@@ -123,8 +127,8 @@ fn load_found(options: &LoadOptions, found: files::Found) -> Result<Loaded, Faul
     if !draft.faults.is_empty() {
         return Err(draft.refusal());
     }
-    let organisation = Some(options.etc.join(files::ORGANISATION)).filter(|folder| folder.is_dir());
-    let watched = sources.iter().cloned().chain(organisation).collect();
+    let folders = sources.iter().filter_map(|path| files::beside(path)).chain([options.etc.join(files::ORGANISATION)]);
+    let watched = Read { files: sources.iter().cloned().chain(folders).collect(), since };
     let identity = identity(&sources, &options.environment);
     Ok(Loaded {
         settings,

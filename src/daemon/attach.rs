@@ -133,10 +133,10 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
     }
     tracing::warn!("the gateway that served this host has ended; going on alone");
     let fresh = (reload.load)().map_err(|why| anyhow::anyhow!("{why}")).and_then(|fresh| {
-        let files = fresh.files;
-        Ok((Daemon::start_for_hosts(fresh.settings)?, files))
+        let read = fresh.read;
+        Ok((Daemon::start_for_hosts(fresh.settings)?, read))
     });
-    let (daemon, files) = match fresh {
+    let (daemon, read) = match fresh {
         Ok(fresh) => fresh,
         Err(why) => {
             stop.cancel();
@@ -146,7 +146,7 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
     };
     let (ours, mut theirs) = Channel::pair();
     let guest = Guest { asked: relay.asked(), ..Guest::from(principal) };
-    let serving = daemon.serve(ours, guest, Some(Reload { files, ..reload }));
+    let serving = daemon.serve(ours, guest, Some(Reload { read, ..reload }));
     let passing = async {
         if relay.introduce(&mut theirs).await.is_ok() {
             relay.pass(theirs, &stop).await;

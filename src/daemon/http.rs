@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
 use super::{Daemon, Reload, attach};
-use crate::config::settings::{AuthMode, AuthSettings, HttpSettings, Settings};
+use crate::config::settings::{AuthSettings, HttpSettings, Settings};
 use crate::gateway::{LIST_DEADLINE, Pace};
 use crate::upstream::http::{self, Entrance, Limits};
 
@@ -37,12 +37,7 @@ pub async fn serve_http(
     // The real port, and the real address of a socket that was handed over: hosts name it in `Host`.
     http.listen = listener.local_addr().context("the socket has no address")?;
     let auth = settings.auth.clone();
-    if auth.mode == AuthMode::None && !http.listen.ip().is_loopback() {
-        anyhow::bail!(
-            "auth.mode = \"none\" would let in everybody who reaches {}; it is for a listener on loopback only",
-            http.listen
-        );
-    }
+    http::suits(http.listen, &auth).map_err(anyhow::Error::msg)?;
     let daemon = Daemon::start_for_hosts(settings)?;
     let scheme = if http.tls.is_some() { "https" } else { "http" };
     let address = format!("{scheme}://{}/mcp", http.listen);

@@ -3,7 +3,6 @@
 //! Knows neither flags nor files of the configuration: [`Reload`] loads. What is wrong with a new one is told, and the old
 //! one stays in force. What cannot change while the process runs is told, too. Called by the fronts of `daemon`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -14,26 +13,26 @@ use tokio_util::task::TaskTracker;
 
 use super::attach::Guests;
 use super::systemd;
-use crate::config::settings::{AdminSettings, AuthMode, GatewaySettings, HttpSettings, Settings, TelemetrySettings};
+use crate::config::settings::{AdminSettings, GatewaySettings, HttpSettings, Settings, TelemetrySettings};
 use crate::gateway::Current;
 use crate::policy::RulesError;
 use crate::upstream::http::Entrance;
-use crate::watched::Files;
+use crate::watched::{Files, Read};
 
 /// How a configuration is loaded anew.
 pub struct Reload {
     /// Loads it; what is wrong is text for people, a line for each fault. Reads files.
     pub load: Box<dyn Fn() -> Result<Fresh, String> + Send + Sync>,
-    /// The files and folders that it was made of.
-    pub files: Vec<PathBuf>,
+    /// What the one that is in force at the start was made of.
+    pub read: Read,
 }
 
 /// A configuration that was loaded anew.
 pub struct Fresh {
     /// All of it.
     pub settings: Settings,
-    /// The files and folders that it was made of.
-    pub files: Vec<PathBuf>,
+    /// What it was made of.
+    pub read: Read,
 }
 
 /// What is in force as long as the process runs.
@@ -89,12 +88,15 @@ pub(super) fn watch(subject: Subject, reload: Reload, stop: CancellationToken, t
         return;
     };
     tasks.spawn(async move {
-        let mut files = Files::new(reload.files.clone());
+        let mut files = Files::new(reload.read.clone());
         let reload = Arc::new(reload);
         let watching = async {
             loop {
                 let asked = tokio::select! {
-                    _ = hangup.recv() => true,
+                    _ = hangup.recv() => {
+                        files.note();
+                        true
+                    }
                     () = files.changed() => false,
                 };
                 if let Some(now) = subject.reload(&reload, asked).await {
@@ -107,8 +109,8 @@ pub(super) fn watch(subject: Subject, reload: Reload, stop: CancellationToken, t
 }
 
 impl Subject {
-    /// Loads it and puts it in force; the files that it is made of now.
-    async fn reload(&self, reload: &Arc<Reload>, asked: bool) -> Option<Vec<PathBuf>> {
+    /// Loads it and puts it in force; what it is made of now.
+    async fn reload(&self, reload: &Arc<Reload>, asked: bool) -> Option<Read> {
         tracing::info!("loading the configuration anew, {}", if asked { "as asked" } else { "since it has changed" });
         systemd::tell_reloading();
         let loading = Arc::clone(reload);
@@ -121,10 +123,10 @@ impl Subject {
         // Whatever came of it, we serve.
         systemd::tell(&[NotifyState::Ready]);
         match done {
-            Ok((what, files)) => {
+            Ok((what, read)) => {
                 tracing::info!("the new configuration is in force: {what}");
                 self.fault.store(None);
-                Some(files)
+                Some(read)
             }
             Err(why) => {
                 why.lines().for_each(|line| tracing::error!("{line}"));
@@ -135,12 +137,10 @@ impl Subject {
         }
     }
 
-    async fn put(&self, fresh: Fresh) -> Result<(String, Vec<PathBuf>), String> {
-        let Fresh { mut settings, files } = fresh;
-        // A front goes on listening where it does: the rule of its start holds there.
-        if settings.auth.mode == AuthMode::None && self.entrance.is_some() && !self.fixed.http.listen.ip().is_loopback()
-        {
-            return Err("auth.mode = \"none\" is for a listener on loopback only".to_owned());
+    async fn put(&self, fresh: Fresh) -> Result<(String, Read), String> {
+        let Fresh { mut settings, read } = fresh;
+        if let Some(entrance) = &self.entrance {
+            entrance.suits(&settings.auth)?;
         }
         for key in self.fixed.differs(&settings) {
             tracing::warn!("{key} is another now: that takes effect with the next start");
@@ -154,6 +154,6 @@ impl Subject {
         if let Some(guests) = &self.guests {
             guests.store(Arc::new(auth.stdio.clone()));
         }
-        Ok((reloaded.to_string(), files))
+        Ok((reloaded.to_string(), read))
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,7 +67,8 @@ pub struct Current {
     told: Arc<Mutex<Told>>,
     /// One after the other.
     reloading: Mutex<()>,
-    stopped: CancellationToken,
+    /// How fast they are stopped, once they are.
+    stopped: watch::Sender<Option<Pace>>,
 }
 
 type Told = (mpsc::Receiver<Event>, mpsc::Receiver<Apart>);
@@ -224,7 +225,7 @@ impl Current {
             lasting,
             told,
             reloading: Mutex::default(),
-            stopped: CancellationToken::new(),
+            stopped: watch::Sender::new(None),
         }))
     }
 
@@ -257,22 +258,23 @@ impl Current {
         before.lists.tick();
         let overdue = retired.clone();
         let _ = before.last_had.set((retired, Arc::clone(&gateway)));
-        let stopped = self.stopped.clone();
+        let mut stopped = self.stopped.subscribe();
+        if let Some(pace) = *stopped.borrow() {
+            gateway.stop(pace);
+        }
         if !overdue.is_empty() {
             self.lasting.tasks.spawn(async move {
-                stopped.run_until_cancelled(sleep(DRAIN)).await;
-                overdue.iter().for_each(|server| server.stop(Pace::CALM));
+                let asked = timeout(DRAIN, stopped.wait_for(Option::is_some)).await;
+                let pace = asked.ok().and_then(|asked| *asked.ok()?).unwrap_or(Pace::CALM);
+                overdue.iter().for_each(|server| server.stop(pace));
             });
-        }
-        if self.stopped.is_cancelled() {
-            gateway.stop(Pace::SWIFT);
         }
         Ok(reloaded)
     }
 
     /// Stops all servers at this pace; their tasks end.
     pub fn stop(&self, pace: Pace) {
-        self.stopped.cancel();
+        self.stopped.send_replace(Some(pace));
         self.now().stop(pace);
     }
 

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -255,6 +257,19 @@ impl Setup {
         Host::spawn(run, self)
     }
 
+    /// Starts `onegate serve` as a service manager does that has opened its socket.
+    #[expect(clippy::disallowed_methods, reason = "the tests start the program under test, here through a shell")]
+    pub(crate) fn serve_on(mut self, listener: TcpListener) -> Host {
+        self.talk = None;
+        let mut shell = Command::new("/bin/sh");
+        // The shell's own process becomes the program, so that the number of it is known before.
+        let script = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" serve --config \"$1\"";
+        shell.args(["-c", script]).arg(onegate()).arg(self.write());
+        self.surround(&mut shell);
+        shell.stdin(Stdio::from(OwnedFd::from(listener)));
+        Host::follow(shell, self)
+    }
+
     /// Starts `onegate run` and opens it in the host's era.
     pub(crate) fn open(self, era: Era) -> Host {
         let mut host = self.start();
@@ -413,7 +428,13 @@ pub(crate) struct Host {
 
 impl Host {
     fn spawn(mut run: Command, setup: Setup) -> Self {
-        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run.stdin(Stdio::piped());
+        Self::follow(run, setup)
+    }
+
+    /// Starts it with the standard input that it has.
+    fn follow(mut run: Command, setup: Setup) -> Self {
+        run.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().unwrap();
         let (send, lines) = sync_channel(setup.backlog);
         let out = child.stdout.take().unwrap();

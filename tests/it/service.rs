@@ -4,15 +4,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::host::{Host, PATIENCE, Setup, onegate, wait_exit};
+use crate::host::{Host, PATIENCE, Setup, onegate};
 
 const OPEN: &str = "[auth]\nmode = \"none\"";
 
@@ -134,40 +133,47 @@ fn a_server_that_does_not_answer_delays_ready_by_the_list_deadline_at_most() {
     assert_eq!(host.wait_end(PATIENCE).code(), Some(0), "{}", host.stderr());
 }
 
-#[test]
-#[expect(clippy::disallowed_methods, reason = "the tests start the program under test, here through a shell")]
-fn a_listener_that_was_handed_over_is_served() {
-    // The configuration names an address that no machine has: only the socket can be served.
-    let setup = Setup::new();
-    let config = setup.path("handed.toml");
+/// A configuration that wants a key, listening there.
+fn keyed(listen: &str) -> Setup {
     let hash = "0".repeat(64);
-    std::fs::write(
-        &config,
-        format!("[policy]\ndefault = \"allow\"\n[http]\nlisten = \"192.0.2.1:1\"\n[auth]\nkeys = [{{ name = \"a\", hash = \"sha256:{hash}\" }}]\n"),
-    )
-    .unwrap();
+    Setup::new()
+        .head("[policy]\ndefault = \"allow\"")
+        .head(&format!("[http]\nlisten = \"{listen}\""))
+        .head(&format!("[auth]\nkeys = [{{ name = \"a\", hash = \"sha256:{hash}\" }}]"))
+}
+
+#[test]
+fn a_listener_that_was_handed_over_is_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut shell = Command::new("/bin/sh");
-    // The shell's own process becomes the program, so that the number of it is known before.
-    let script = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" serve --config \"$1\"";
-    shell.args(["-c", script]).arg(onegate()).arg(&config);
-    setup.surround(&mut shell);
-    shell.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = shell.spawn().unwrap();
+    // The configuration names an address that no machine has: only the socket can be served.
+    let mut host = keyed("192.0.2.1:1").serve_on(listener);
     // The listener is open all the time: whoever comes early waits.
     let answered = answer(address);
-    let script = format!("kill -TERM {}", child.id());
-    assert!(Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success());
-    let ended = wait_exit(&mut child, PATIENCE);
-    if ended.is_none() {
-        let _ = child.kill();
-    }
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(answered.starts_with("HTTP/1.1 "), "{answered}\n{said}");
-    assert_eq!(ended.and_then(|status| status.code()), Some(0), "{said}");
-    assert!(said.contains(&format!("listening on http://{address}/mcp")), "{said}");
+    assert!(answered.starts_with("HTTP/1.1 "), "{answered}\n{}", host.stderr());
+    host.signal("TERM");
+    assert_eq!(host.wait_end(PATIENCE).code(), Some(0), "{}", host.stderr());
+    host.wait_stderr(&format!("listening on http://{address}/mcp"));
+}
+
+/// HTTP-2: whom the socket lets in decides, not what the configuration names.
+#[test]
+fn a_reload_opens_no_socket_that_others_reach() {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
+    let setup = keyed("127.0.0.1:1");
+    let config = setup.path("onegate.toml");
+    let mut host = setup.serve_on(listener);
+    host.wait_stderr("listening on");
+    let written = std::fs::read_to_string(&config).unwrap();
+    let (open, _) = written.split_once("keys = ").unwrap();
+    std::fs::write(&config, format!("{open}mode = \"none\"\n")).unwrap();
+    host.signal("HUP");
+    host.wait_stderr("the new configuration is not in force");
+    let answered = answer(address);
+    assert!(answered.starts_with("HTTP/1.1 401"), "{answered}\n{}", host.stderr());
+    host.signal("TERM");
+    assert_eq!(host.wait_end(PATIENCE).code(), Some(0), "{}", host.stderr());
 }
 
 /// The version of systemd, where it is installed.

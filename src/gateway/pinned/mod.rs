@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -43,6 +43,8 @@ const MAX_TOLD: usize = 10_000;
 pub(super) struct Pinned {
     sites: Vec<Site>,
     path: PathBuf,
+    /// Before the lock was read first.
+    since: SystemTime,
     recheck: Duration,
     /// For a look alone.
     observe: bool,
@@ -104,6 +106,7 @@ fn lock_now(now: &Mutex<Now>) -> MutexGuard<'_, Now> {
 impl Pinned {
     /// The pins of these servers; of those that `before` had, in the same places, what was seen is known.
     pub(super) fn new(settings: &Settings, before: Option<&Self>) -> Self {
+        let since = SystemTime::now();
         let lock = Lock::read(&settings.pins.lock);
         let site = |(at, server): (usize, &ServerSettings)| {
             let launch = launch_hash(server);
@@ -130,6 +133,7 @@ impl Pinned {
         let pinned = Self {
             sites: settings.servers.iter().enumerate().map(site).collect(),
             path: settings.pins.lock.clone(),
+            since,
             recheck: settings.pins.recheck,
             observe: settings.pins.observe,
             installed: settings

@@ -1,6 +1,7 @@
 //! Verdicts of pins where no server runs.
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::*;
 use crate::catalog::Pin;
@@ -11,6 +12,7 @@ use crate::pins::canonical;
 use crate::pins::lock::edit::Draft;
 use crate::pins::observed::Listed;
 use crate::pins::review;
+use crate::watched::Files;
 
 const LIST: &[u8] = br#"[{"name":"t","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]"#;
 
@@ -86,10 +88,11 @@ fn e_22_only_what_is_as_reviewed_has_a_level_and_annotations() {
     }
 }
 
-#[test]
-fn t_24_snapshots_that_come_after_the_lock_are_read() {
+#[tokio::test]
+async fn t_24_snapshots_that_come_after_the_lock_are_read() {
     let folder = tempfile::tempdir().unwrap();
-    let before = pinned(folder.path(), PinMode::Enforce).stamp();
+    let mut files = Files::new(pinned(folder.path(), PinMode::Enforce).files());
+    files.note();
     let (there, away) = (folder.path().join("onegate.lock.d"), folder.path().join("away"));
     std::fs::rename(&there, &away).unwrap();
     let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
@@ -97,7 +100,7 @@ fn t_24_snapshots_that_come_after_the_lock_are_read() {
     settings.pins.lock = folder.path().join("onegate.lock");
     let pinned = Pinned::new(&settings, None);
     assert!(pinned.is_faulty());
-    assert_ne!(pinned.stamp(), before);
+    timeout(Duration::from_secs(20), files.changed()).await.expect("they are gone, which is seen");
     std::fs::rename(&away, &there).unwrap();
     pinned.reload(false);
     assert!(!pinned.is_faulty());

@@ -11,16 +11,12 @@ use tokio_util::task::TaskTracker;
 use super::Pinned;
 use crate::config::settings::PinMode;
 use crate::pins::lock::{Lock, LockFault, LockedServer, snapshots};
-use crate::watched::Files;
+use crate::watched::{Files, Read};
 
-/// How often it is looked whether the lock is another where the system does not tell of changes, and as long as something of it
-/// cannot be used…
+/// How often the lock is read as long as something of it cannot be used…
 const LOOK: Duration = Duration::from_millis(500);
-/// …and where it does.
+/// …and how often it is looked whether it is another, whatever the system tells of it.
 const RARELY: Duration = Duration::from_secs(30);
-
-/// What tells one state of a file from another.
-type Stamp = Option<(u64, i64, i64, u64, u32)>;
 
 impl Pinned {
     /// Keeps looking whether the lock is another, and has pinned servers listed anew in time; `relist` does that, `wake` has
@@ -37,22 +33,18 @@ impl Pinned {
         }
         let pinned = Arc::clone(self);
         tasks.spawn(async move {
-            let mut seen = pinned.stamp();
             let mut listed = tokio::time::Instant::now();
             let mut files = Files::new(pinned.files());
             loop {
-                let pace = if files.are_told_of() && !pinned.is_faulty() { RARELY } else { LOOK };
+                let pace = if pinned.is_faulty() { LOOK } else { RARELY };
                 let pace = pace.min(pinned.recheck.saturating_sub(listed.elapsed()).max(LOOK));
-                tokio::select! {
+                let other = tokio::select! {
                     () = stop.cancelled() => return,
-                    () = files.changed() => files.follow(pinned.files()),
-                    () = tokio::time::sleep(pace) => {}
-                }
-                let stamp = pinned.stamp();
-                let other = stamp != seen;
+                    () = files.changed() => true,
+                    () = tokio::time::sleep(pace) => false,
+                };
                 // Others write the lock before its snapshots, or into those alone.
                 if other || pinned.is_faulty() {
-                    seen = stamp;
                     pinned.reload(other).into_iter().for_each(&wake);
                 }
                 if listed.elapsed() >= pinned.recheck {
@@ -66,17 +58,8 @@ impl Pinned {
     }
 
     /// The lock's file, and the folder beside it.
-    fn files(&self) -> Vec<std::path::PathBuf> {
-        vec![self.path.clone(), snapshots(&self.path)]
-    }
-
-    /// What tells one state of the lock's file, and of the folder beside it, from another.
-    pub(super) fn stamp(&self) -> [Stamp; 2] {
-        use std::os::unix::fs::MetadataExt as _;
-        [self.path.clone(), snapshots(&self.path)].map(|path| {
-            let about = std::fs::metadata(path).ok()?;
-            Some((about.ino(), about.mtime(), about.mtime_nsec(), about.len(), about.mode()))
-        })
+    pub(super) fn files(&self) -> Read {
+        Read { files: vec![self.path.clone(), snapshots(&self.path)], since: self.since }
     }
 
     /// Whether something of the lock cannot be used as it is: it is read until it can.

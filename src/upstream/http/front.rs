@@ -24,7 +24,7 @@ use super::listens::Listens;
 use super::sessions::Sessions;
 use super::sse::{self, Links};
 use super::{KeyPace, Limits, legacy, post};
-use crate::config::settings::{AuthSettings, HttpSettings};
+use crate::config::settings::{AuthMode, AuthSettings, HttpSettings};
 use crate::gateway::{Current, Failure};
 use crate::ident::Principal;
 
@@ -79,7 +79,12 @@ impl Entrance {
         Arc::new(Self { rules, local, pace, stop: stop.clone(), tasks: tasks.clone() })
     }
 
-    /// Puts other settings in force. Whoever could not enter any more, or would be somebody else, is told nothing from now
+    /// Whether these settings may be put in force at its listener, wherever its own ones would listen; else why not.
+    pub fn suits(&self, auth: &AuthSettings) -> Result<(), String> {
+        suits(self.local, auth)
+    }
+
+    /// Puts other settings in force, which suit it. Whoever could not enter any more, or would be somebody else, is told nothing from now
     /// on: its streams end.
     pub fn reload(&self, http: &HttpSettings, auth: &AuthSettings) {
         let before = self.rules.load_full();
@@ -87,6 +92,16 @@ impl Entrance {
         self.rules.store(Arc::new(Rules { guard: Guard::new(http, self.local), auth }));
         before.auth.retire(&self.rules.load().auth);
     }
+}
+
+/// Whether a listener at this address may ask what these settings ask of who enters: nothing is for loopback alone.
+pub fn suits(local: SocketAddr, auth: &AuthSettings) -> Result<(), String> {
+    if auth.mode == AuthMode::None && !local.ip().is_loopback() {
+        return Err(format!(
+            "auth.mode = \"none\" would let in everybody who reaches {local}; it is for a listener on loopback only"
+        ));
+    }
+    Ok(())
 }
 
 /// Where a path leads.

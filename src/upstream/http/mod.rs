@@ -29,8 +29,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::settings::HttpSettings;
 use crate::gateway::Current;
-pub use front::Entrance;
 use front::Front;
+pub use front::{Entrance, suits};
 pub use guard::Guard;
 
 /// The bounds of a front. Their defaults are right for all; tests have shorter ones.
