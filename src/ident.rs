@@ -113,6 +113,8 @@ pub enum Capability {
     Sampling,
     /// To ask the host's user something, or to have an address opened.
     Elicitation,
+    /// To ask for what seems to be a secret, in a form.
+    Secrets,
     /// To know the host's folders.
     Roots,
     /// To tell the host what it logs.
@@ -123,7 +125,8 @@ pub enum Capability {
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Sampling, Self::Elicitation, Self::Roots, Self::Logging, Self::Completions];
+    pub const ALL: [Self; 6] =
+        [Self::Sampling, Self::Elicitation, Self::Secrets, Self::Roots, Self::Logging, Self::Completions];
     /// Its position in [`Self::ALL`].
     pub const fn index(self) -> usize {
         self as usize
@@ -137,6 +140,7 @@ impl Capability {
         match self {
             Self::Sampling => "sampling",
             Self::Elicitation => "elicitation",
+            Self::Secrets => "secrets",
             Self::Roots => "roots",
             Self::Logging => "logging",
             Self::Completions => "completions",

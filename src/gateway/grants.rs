@@ -16,7 +16,8 @@ pub(super) fn granted<'a>(policy: &Policy, caller: &'a Caller, server: usize) ->
     let roots = withheld(given.roots, Capability::Roots);
     let sampling = withheld(given.sampling, Capability::Sampling);
     let elicitation = withheld(given.elicitation_form || given.elicitation_url, Capability::Elicitation);
-    if !(roots || sampling || elicitation) {
+    let secrets = withheld(given.elicitation_secrets, Capability::Secrets);
+    if !(roots || sampling || elicitation || secrets) {
         return Cow::Borrowed(caller);
     }
     let mut caller = caller.clone();
@@ -30,5 +31,6 @@ pub(super) fn granted<'a>(policy: &Policy, caller: &'a Caller, server: usize) ->
     if elicitation {
         (given.elicitation_form, given.elicitation_url) = (false, false);
     }
+    given.elicitation_secrets &= !(elicitation || secrets);
     Cow::Owned(caller)
 }

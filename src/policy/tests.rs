@@ -692,7 +692,7 @@ fn capabilities_are_withheld_by_a_deny_and_where_others_are_granted() {
         let all = Capability::ALL.into_iter().filter(|capability| policy.grants(&me, server, *capability));
         all.map(Capability::as_str).collect::<Vec<_>>().join(" ")
     };
-    let all = "sampling elicitation roots logging completions";
+    let all = "sampling elicitation secrets roots logging completions";
     // Rules about items say nothing of them, whatever the default is.
     assert_eq!(granted(&policy_of_one(), 0), all);
     assert_eq!(granted(&policy(Effect::Deny, vec![allow(&["*"], &["a/*/*"])]), 1), all);

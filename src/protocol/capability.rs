@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use super::code;
+use super::form;
 use super::json;
 use super::method::Method;
 use super::version::{Era, Revision};
@@ -28,6 +29,8 @@ pub struct Capabilities {
     pub sampling_tools: bool,
     /// It shows forms.
     pub elicitation_form: bool,
+    /// Also such as seem to ask for secrets; no host says otherwise, policy does (URL-6).
+    pub elicitation_secrets: bool,
     /// It opens URLs.
     pub elicitation_url: bool,
     /// Its settings of [`UI`], raw, when it shows apps.
@@ -54,6 +57,7 @@ impl Capabilities {
                 read.elicitation_url = has("url");
                 // Without a mode it is the one that came first.
                 read.elicitation_form = has("form") || !read.elicitation_url;
+                read.elicitation_secrets = read.elicitation_form;
             } else if entry.is("extensions") {
                 let ui = json::members(entry.value).find(|inner| inner.is(UI) && is_object(inner.value));
                 read.ui = ui.map(|ui| Bytes::copy_from_slice(ui.value));
@@ -76,6 +80,7 @@ impl Capabilities {
             && at_most(self.sampling, other.sampling)
             && at_most(self.sampling_tools, other.sampling_tools)
             && at_most(self.elicitation_form, other.elicitation_form)
+            && at_most(self.elicitation_secrets, other.elicitation_secrets)
             && at_most(self.elicitation_url, other.elicitation_url)
             && (self.ui.is_none() || self.ui == other.ui)
             && at_most(self.tasks, other.tasks)
@@ -92,7 +97,8 @@ impl Capabilities {
         let declared = if method == Method::Elicit {
             match (self.elicitation_form, self.elicitation_url) {
                 (false, false) => None,
-                (form, url) => Some(if is_url(params) { url } else { form }),
+                (_, url) if is_url(params) => Some(url),
+                (form, _) => Some(form && (self.elicitation_secrets || form::secret(params).is_none())),
             }
         } else if method == Method::Sample {
             self.sampling.then(|| self.sampling_tools || !(has("tools") || has("toolChoice")))

@@ -5,6 +5,7 @@
 pub mod call;
 pub mod capability;
 pub mod code;
+pub mod form;
 pub mod headers;
 pub mod json;
 pub mod level;

@@ -514,9 +514,7 @@ def asking_checks(report, binary, world, askers, rmcp_server, logs, scratch):
         with serving(report, binary, served, world, logs / "asking-served.log") as address:
             for name, argv in askers.items():
                 for era, version in (("legacy", LEGACY), ("auto", MODERN)):
-                    ways = [("stdio", [str(binary), "run", "--config", str(plain)])]
-                    # rmcp's HTTP client would bring a second HTTP and TLS stack to build.
-                    ways += [("HTTP", [address])] if name != "rmcp" else []
+                    ways = [("stdio", [str(binary), "run", "--config", str(plain)]), ("HTTP", [address])]
                     for way, target in ways:
                         report.check(
                             f"asking {name}, {era}, over {way}: asked by servers of both eras",
@@ -591,9 +589,7 @@ def main():
             else:
                 gateway_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
                 surface_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
-                # rmcp's HTTP client would bring a second HTTP and TLS stack to build; its stdio client is tried above.
-                remote_hosts = [host for host in hosts if host.name != "rmcp"]
-                served_checks(report, flags.binary.resolve(), world, truth, remote_hosts, logs, scratch)
+                served_checks(report, flags.binary.resolve(), world, truth, hosts, logs, scratch)
                 askers = {
                     "python": [str(flags.cache / "venv/bin/python"), str(HERE / "asking_python.py")],
                     "typescript": [flags.node, str(flags.cache / "node/asking_typescript.mjs")],

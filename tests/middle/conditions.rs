@@ -137,6 +137,53 @@ async fn cap6_a_capability_that_is_withheld_is_not_declared_and_cannot_be_used()
 }
 
 #[tokio::test(start_paused = true)]
+async fn url6_forms_that_ask_for_a_secret_are_told_or_refused() {
+    let form = |field: &str| {
+        let schema = json!({"type": "object", "properties": {field: {"type": "string"}}});
+        json!({"mode": "form", "message": "Who?", "requestedSchema": schema})
+    };
+    let careful = "[a] (Careful, this form seems to ask for a secret: password.) Who?";
+    for withheld in [false, true] {
+        let rules = || if withheld { denied("secrets") } else { Vec::new() };
+        // A legacy server asks a legacy host.
+        let mut world1 = world(Effect::Allow, rules());
+        let mut host = world1.host();
+        let mut base = world1.accept("a").await;
+        base.legacy(&["t"]).await;
+        host.open_as("2025-11-25", all()).await;
+        host.call(1, "a__t").await;
+        let mut own = world1.accept("a").await;
+        assert_eq!(own.leased("2025-11-25").await, all(), "forms are declared all the same");
+        own.expect("tools/call").await;
+        own.ask(1, "elicitation/create", form("password")).await;
+        if withheld {
+            assert_eq!(own.answer(1).await["error"]["code"], -32602);
+        } else {
+            assert_eq!(host.next_but_lists().await["params"]["message"], careful);
+        }
+        own.ask(2, "elicitation/create", form("name")).await;
+        assert_eq!(host.next_but_lists().await["params"]["message"], "[a] Who?");
+        world1.end().await;
+        // A modern one a modern host.
+        let mut world2 = world(Effect::Allow, rules());
+        let mut host = world2.host();
+        let mut base = world2.accept("a").await;
+        base.modern(&["t"]).await;
+        host.ask(2, "tools/call", modern_as(json!({"name": "a__t"}), all())).await;
+        let call = base.expect("tools/call").await;
+        let requests = json!({"k": {"method": "elicitation/create", "params": form("password")}});
+        base.result(&call, json!({"resultType": "input_required", "inputRequests": requests})).await;
+        let answer = host.next_but_lists().await;
+        if withheld {
+            assert_eq!(answer["error"]["data"]["reason"], "capability-withheld");
+        } else {
+            assert_eq!(answer["result"]["inputRequests"]["k"]["params"]["message"], careful);
+        }
+        world2.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn logs_and_completions_may_be_withheld() {
     for (withheld, logs, completes) in [("nothing", true, true), ("logging", false, true), ("completions", true, false)]
     {

@@ -49,7 +49,7 @@ pub enum TargetError {
     #[error("`{0}` names no kind; there are tool, prompt, resource, template and capability")]
     Kind(String),
     /// No capability matches.
-    #[error("`{0}` names no capability; there are sampling, elicitation, roots, logging and completions")]
+    #[error("`{0}` names no capability; there are sampling, elicitation, secrets, roots, logging and completions")]
     Capability(String),
     /// A segment does not compile.
     #[error(transparent)]

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::ident::ServerKey;
 use crate::protocol::capability::is_url;
+use crate::protocol::form;
 use crate::protocol::json::{self, Entry};
 use crate::protocol::meta;
 use crate::protocol::method::Method;
@@ -25,6 +26,10 @@ pub(super) enum Question {
 /// The question for a host of this revision.
 pub(super) fn question(method: Method, params: Option<&[u8]>, server: &ServerKey, to: Revision) -> Question {
     let Some(params) = params else { return Question::Ask(None) };
+    let secret = form::secret(Some(params)).filter(|_| method == Method::Elicit);
+    if let Some(secret) = &secret {
+        tracing::warn!(%server, secret, "a form of it seems to ask for a secret");
+    }
     let mut out = b"{".to_vec();
     for entry in json::members(params) {
         // `task` belongs to the other leg, and we declare no tasks.
@@ -42,7 +47,7 @@ pub(super) fn question(method: Method, params: Option<&[u8]>, server: &ServerKey
             continue;
         }
         let value = if method == Method::Elicit {
-            match elicited(&entry, server, to) {
+            match elicited(&entry, server, secret.as_deref(), to) {
                 Some(Ok(value)) => value,
                 Some(Err(Unasked)) => return Question::Cancel,
                 None => continue,
@@ -80,11 +85,18 @@ fn push(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 struct Unasked;
 
 /// A member of an elicitation; nothing when it is left out.
-fn elicited<'a>(entry: &Entry<'a>, server: &ServerKey, to: Revision) -> Option<Result<Cow<'a, [u8]>, Unasked>> {
+fn elicited<'a>(
+    entry: &Entry<'a>,
+    server: &ServerKey,
+    secret: Option<&str>,
+    to: Revision,
+) -> Option<Result<Cow<'a, [u8]>, Unasked>> {
     let old = to < Revision::V2025_11_25;
     if entry.is("message") && entry.value.starts_with(b"\"") {
         // The host knows us alone, so the text says who asks. The rest of it stays as the server spelled it.
-        return Some(Ok(Cow::Owned([b"\"[", server.as_str().as_bytes(), b"] ", &entry.value[1..]].concat())));
+        let careful = secret.map(|secret| format!("(Careful, this form seems to ask for a secret: {secret}.) "));
+        let careful = careful.as_deref().unwrap_or_default().as_bytes();
+        return Some(Ok(Cow::Owned([b"\"[", server.as_str().as_bytes(), b"] ", careful, &entry.value[1..]].concat())));
     }
     if (entry.is("mode") && old) || (entry.is("elicitationId") && to.era() == Era::Modern) {
         return None;
@@ -208,6 +220,19 @@ mod tests {
         let expected = params.replace(r#""\ud800"#, r#""[gh] \ud800"#);
         assert_eq!(asked(Method::Elicit, params, MODERN), expected);
         assert_eq!(asked(Method::Elicit, params, LAST), expected);
+    }
+
+    #[test]
+    fn url6_who_is_asked_for_a_secret_is_warned() {
+        let params = r#"{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"apiKey":{"type":"string"}}}}"#;
+        for to in [MODERN, LAST, OLD] {
+            let sent = asked(Method::Elicit, params, to);
+            assert!(
+                sent.contains(r#""message":"[gh] (Careful, this form seems to ask for a secret: api key.) Who?""#),
+                "{sent}"
+            );
+        }
+        assert!(!asked(Method::Elicit, &params.replace("apiKey", "name"), MODERN).contains("Careful"));
     }
 
     #[test]

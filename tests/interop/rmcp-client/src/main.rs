@@ -1,6 +1,6 @@
 //! Test host: rmcp's client. Lists all tools, makes the planned calls, prints one JSON object.
 //!
-//! Usage: `onegate-interop-rmcp ERA PLAN COMMAND [ARG…]`, with ERA `legacy` or `auto`. With `asked` in the plan it can be asked
+//! Usage: `onegate-interop-rmcp ERA PLAN COMMAND [ARG…]` or `… ERA PLAN URL`, with ERA `legacy` or `auto`. With `asked` in the plan it can be asked
 //! for a form, a model and roots, and prints what it was asked. Knows nothing of the gateway; run by
 //! `interop.py`. It is its own package so that `cargo test` of the product neither builds nor locks rmcp.
 
@@ -15,7 +15,7 @@ use rmcp::model::{
     ElicitResult, ElicitationAction, ErrorData, JsonObject, ListRootsResult, ProtocolVersion,
 };
 use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, ClientServiceExt, RequestContext, RoleClient};
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ServiceError};
 use serde_json::{Value, json};
 
@@ -81,8 +81,7 @@ async fn main() -> Result<()> {
     let plan: Value = serde_json::from_str(&std::fs::read_to_string(plan)?)?;
     let awaited: Vec<String> = serde_json::from_value(plan["awaited"].clone())?;
     let calls = plan["calls"].as_array().context("the plan has no calls")?;
-    let mut command = tokio::process::Command::new(args.next().context("no command given")?);
-    command.args(args);
+    let target = args.next().context("no command given")?;
 
     let lifecycle = if era == "auto" {
         ClientLifecycleMode::Auto {
@@ -94,7 +93,13 @@ async fn main() -> Result<()> {
     };
     let asked = Asked::default();
     let host = Host { can: plan["asked"] == true, asked: Arc::clone(&asked) };
-    let client = host.serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?;
+    let client = if target.starts_with("http://") {
+        host.serve_with_lifecycle(StreamableHttpClientTransport::from_uri(target), lifecycle).await?
+    } else {
+        let mut command = tokio::process::Command::new(target);
+        command.args(args);
+        host.serve_with_lifecycle(TokioChildProcess::new(command)?, lifecycle).await?
+    };
     let version = client.peer_info().map(|info| info.protocol_version.to_string());
     // A server that is slow to start comes into the list later; a kept list would not show it.
     client.set_response_cache_config(ClientCacheConfig::disabled()).await;
