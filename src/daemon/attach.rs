@@ -139,20 +139,15 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
     let (daemon, read) = match fresh {
         Ok(fresh) => fresh,
         Err(why) => {
+            stop.run_until_cancelled(relay.give_up()).await;
             stop.cancel();
-            relay.give_up().await;
             return Err(why.context("the gateway that served this host has ended, and none can take its place"));
         }
     };
-    let (ours, mut theirs) = Channel::pair();
+    let (ours, theirs) = Channel::pair();
     let guest = Guest { asked: relay.asked(), ..Guest::from(principal) };
     let serving = daemon.serve(ours, guest, Some(Reload { read, ..reload }));
-    let passing = async {
-        if relay.introduce(&mut theirs).await.is_ok() {
-            relay.pass(theirs, &stop).await;
-        }
-    };
-    let (ended, ()) = tokio::join!(serving, passing);
+    let (ended, _) = tokio::join!(serving, relay.pass(theirs, &stop));
     stop.cancel();
     Ok(ended)
 }

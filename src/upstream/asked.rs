@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::write;
 use crate::protocol::call::push_number;
 use crate::protocol::message::own_id;
 use crate::transport::upward::{Ask, AskAnswer};
@@ -47,11 +48,7 @@ impl Open {
             () = self.reply.closed() => {
                 // Answered at this moment, it needs no withdrawal.
                 self.asked.waiting().replies.remove(&self.id)?;
-                let mut message =
-                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":".to_vec();
-                push_number(&mut message, self.id);
-                message.extend_from_slice(b"}}");
-                Some(message)
+                Some(write::cancelled(self.id.to_string().as_bytes()))
             }
         }
     }

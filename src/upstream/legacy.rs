@@ -22,7 +22,7 @@ struct Proposed<'a> {
 
 /// The revision for a host that proposes one in the raw params of `initialize`: its own when it is a legacy one
 /// of ours, else our latest. Never a modern one.
-fn agree(params: &[u8]) -> Option<Revision> {
+pub(super) fn agree(params: &[u8]) -> Option<Revision> {
     let proposed: Proposed<'_> = serde_json::from_slice(params).ok()?;
     let known = Revision::parse(&proposed.protocol_version).filter(|revision| revision.era() == Era::Legacy);
     Some(known.unwrap_or(Revision::LATEST_LEGACY))
@@ -50,6 +50,11 @@ pub(super) fn open(gateway: &Gateway, sight: Sight, params: &[u8]) -> Result<Ope
     let capabilities = capabilities(params);
     let members = initialize_result(revision, &gateway.offers(sight), &capabilities, &gateway.instructions(sight));
     Ok(Opened { revision, capabilities, members })
+}
+
+/// Whether a host may be told of an error without an id; those of 2025-06-18 and before take none (ENV-4).
+pub(super) fn takes_errors_without_id(agreed: Option<Revision>) -> bool {
+    agreed.is_none_or(|revision| revision > Revision::V2025_06_18)
 }
 
 /// The level that a `logging/setLevel` asks for (LOG-2).

@@ -7,21 +7,26 @@
 //!
 //! Long, and one thing: whatever passes one way is what the other way's takeover needs.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::stdio::too_long;
+use super::{legacy, write};
 use crate::gateway::Failure;
 use crate::protocol::json::{self, Index};
-use crate::protocol::message::{Message, id_at_end, own_id, pick};
+use crate::protocol::message::{Message, NoMessage, Why, id_at_end, own_id, pick};
 use crate::protocol::meta::SUBSCRIPTION_ID;
 use crate::protocol::method::Method;
+use crate::protocol::version::Revision;
 use crate::transport::Channel;
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
 
@@ -32,6 +37,8 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 const LONGEST: usize = 1 << 30;
 /// How long a gateway may take to say the rest when its host has left, and what is left when it cannot be written to.
 const REST: Duration = Duration::from_secs(2);
+/// Answers of ours that wait to be written to the host; then it is read no further.
+const REFUSALS: usize = 16;
 
 /// Who left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +52,16 @@ pub enum Left {
 /// A host, and what a gateway must know of it.
 pub struct Relay {
     reader: Reader,
-    writer: Writer,
+    host: ToHost,
     known: Mutex<Known>,
+    /// What no gateway answers, from who reads the host to who writes to it.
+    refusals: (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>),
+}
+
+/// The way to the host. What was begun is said to its end before anything else, whatever became of the gateway it is from.
+struct ToHost {
+    stream: Writer,
+    waiting: VecDeque<Chain<Bytes, &'static [u8]>>,
 }
 
 #[derive(Default)]
@@ -55,7 +70,10 @@ struct Known {
     opening: Option<Bytes>,
     initialized: bool,
     level: Option<Bytes>,
-    subscribed: BTreeMap<Vec<u8>, Bytes>,
+    /// By resource, with the raw id: what is refused or given up is forgotten, so these are no more than a gateway takes.
+    subscribed: BTreeMap<Vec<u8>, (Bytes, Bytes)>,
+    /// What every gateway agrees on with this host.
+    revision: Option<Revision>,
     /// Requests without an answer, by raw id: their lines where they may be asked again.
     running: HashMap<Bytes, Option<Bytes>>,
     /// Streams of changes, by raw id.
@@ -91,7 +109,12 @@ fn is_harmless(method: Option<Method>) -> bool {
 impl Relay {
     /// Of this host.
     pub fn new(host: Channel) -> Self {
-        Self { reader: LineReader::new(host.reader, MAX_LINE), writer: host.writer, known: Mutex::default() }
+        Self {
+            reader: LineReader::new(host.reader, MAX_LINE),
+            host: ToHost { stream: host.writer, waiting: VecDeque::new() },
+            known: Mutex::default(),
+            refusals: mpsc::channel(REFUSALS),
+        }
     }
 
     /// The last number under which a server's question was put to the host.
@@ -99,14 +122,17 @@ impl Relay {
         lock(&self.known).last
     }
 
-    /// Passes lines between the host and this gateway until one of them leaves.
+    /// Passes lines between the host and this gateway until one of them leaves, or `stop` is cancelled. Where another gateway
+    /// was before, this one is told first what it must know, and the host what became of the calls that ran.
     pub async fn pass(&mut self, gateway: Channel, stop: &CancellationToken) -> Left {
         let Channel { reader, writer } = gateway;
         let mut from_gateway = LineReader::new(reader, LONGEST);
         let mut to_gateway = writer;
-        let Self { reader, writer, known } = self;
-        let mut down = Box::pin(down(reader, &mut to_gateway, known));
-        let mut up = Box::pin(up(&mut from_gateway, writer, known));
+        let (told, lost) = lock(&self.known).move_on();
+        let Self { reader, host, known, refusals: (refuse, refused) } = self;
+        host.waiting.extend(lost.into_iter().map(whole));
+        let mut down = Box::pin(down(reader, (&mut to_gateway, told), refuse, known));
+        let mut up = Box::pin(up(&mut from_gateway, host, refused, known));
         let left = tokio::select! {
             left = &mut down => left,
             left = &mut up => return left,
@@ -123,27 +149,38 @@ impl Relay {
         Left::Host
     }
 
-    /// Tells another gateway what it must know, and the host what became of the calls that ran.
-    pub async fn introduce(&mut self, gateway: &mut Channel) -> io::Result<()> {
-        let (lines, lost) = lock(&self.known).move_on();
-        for message in lost {
-            write(&mut self.writer, &message).await?;
-        }
-        for line in lines {
-            write(&mut gateway.writer, &line).await?;
-        }
-        Ok(())
-    }
-
-    /// There is no other gateway: whoever waits is told.
+    /// There is no other gateway: whoever waits is told, where it listens.
     pub async fn give_up(mut self) {
         let (_, lost) = lock(&self.known).move_on();
         let again: Vec<Bytes> = lock(&self.known).running.drain().map(|(id, _)| id).collect();
-        for message in lost.into_iter().chain(again.iter().map(|id| failed(id))) {
-            if write(&mut self.writer, &message).await.is_err() {
-                return;
+        self.host.waiting.extend(lost.into_iter().chain(again.iter().map(|id| failed(id))).map(whole));
+        let _ = timeout(REST, self.host.finish()).await;
+    }
+}
+
+/// A line with its end.
+fn whole(line: Bytes) -> Chain<Bytes, &'static [u8]> {
+    line.chain(b"\n")
+}
+
+impl ToHost {
+    /// Says a line. When the future is dropped, what is left of it is said with the next one.
+    async fn say(&mut self, line: Bytes) -> io::Result<()> {
+        self.waiting.push_back(whole(line));
+        self.finish().await
+    }
+
+    /// Says what waits.
+    async fn finish(&mut self) -> io::Result<()> {
+        while let Some(line) = self.waiting.front_mut() {
+            if self.stream.write_buf(line).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            if !line.has_remaining() {
+                self.waiting.pop_front();
             }
         }
+        self.stream.flush().await
     }
 }
 
@@ -151,7 +188,7 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn write(to: &mut Writer, line: &[u8]) -> io::Result<()> {
+async fn say(to: &mut Writer, line: &[u8]) -> io::Result<()> {
     to.write_all(line).await?;
     to.write_all(b"\n").await?;
     to.flush().await
@@ -159,36 +196,73 @@ async fn write(to: &mut Writer, line: &[u8]) -> io::Result<()> {
 
 /// The error for a request that the gateway before had.
 fn failed(id: &[u8]) -> Bytes {
-    let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-    out.extend_from_slice(id);
-    out.extend_from_slice(b",\"error\":");
-    Failure::gateway_gone().push(&mut out);
-    out.push(b'}');
+    let mut out = Vec::new();
+    write::failure(&mut out, Some(id), &Failure::gateway_gone());
     out.into()
 }
 
-/// What the host says.
-async fn down(host: &mut Reader, gateway: &mut Writer, known: &Mutex<Known>) -> Left {
+/// What the host says, after what the gateway is told of it.
+async fn down(
+    host: &mut Reader,
+    (gateway, told): (&mut Writer, Vec<Bytes>),
+    refuse: &mpsc::Sender<Bytes>,
+    known: &Mutex<Known>,
+) -> Left {
+    for line in told {
+        if say(gateway, &line).await.is_err() {
+            return Left::Gateway;
+        }
+    }
     let mut index = Index::new();
     loop {
+        // Had before the line is read, so that an answer of ours is not lost when this ends. The other end lives as long as we.
+        let Ok(place) = refuse.reserve().await else { return Left::Host };
         let line = match host.next().await {
             Ok(Some(Frame::Line(line))) => line,
-            // It is handed on as far as it goes: the gateway says what is wrong with it.
-            Ok(Some(Frame::TooLong { head, .. })) => head,
+            Ok(Some(Frame::TooLong { head, tail, length })) => {
+                // No gateway would take it: it is answered here, in the words of one (D-26).
+                let (id, failure) = too_long(&head, &tail, length, &mut index);
+                tracing::warn!(length, "a line of the host is too long");
+                let revision = lock(known).revision;
+                if id.is_some() || legacy::takes_errors_without_id(revision) {
+                    let mut out = Vec::new();
+                    write::failure(&mut out, id, &failure);
+                    place.send(out.into());
+                }
+                continue;
+            }
             Ok(None) | Err(_) => return Left::Host,
         };
         lock(known).said(&line, &mut index);
-        if write(gateway, &line).await.is_err() {
+        if say(gateway, &line).await.is_err() {
             return Left::Gateway;
         }
     }
 }
 
-/// What the gateway says.
-async fn up(gateway: &mut Reader, host: &mut Writer, known: &Mutex<Known>) -> Left {
+/// What the gateway says, and what is said in its place.
+async fn up(
+    gateway: &mut Reader,
+    host: &mut ToHost,
+    refused: &mut mpsc::Receiver<Bytes>,
+    known: &Mutex<Known>,
+) -> Left {
     let mut index = Index::new();
+    if host.finish().await.is_err() {
+        return Left::Host;
+    }
     loop {
-        let line = match gateway.next().await {
+        let frame = tokio::select! {
+            biased;
+            Some(answer) = refused.recv() => {
+                if host.say(answer).await.is_err() {
+                    return Left::Host;
+                }
+                continue;
+            }
+            frame = gateway.next() => frame,
+        };
+        let line = match frame {
             Ok(Some(Frame::Line(line))) => line,
             Ok(Some(Frame::TooLong { tail, .. })) => match id_at_end(&tail) {
                 Some(id) => failed(id),
@@ -197,7 +271,7 @@ async fn up(gateway: &mut Reader, host: &mut Writer, known: &Mutex<Known>) -> Le
             Ok(None) | Err(_) => return Left::Gateway,
         };
         let passes = lock(known).heard(&line, &mut index);
-        if passes && write(host, &line).await.is_err() {
+        if passes && host.say(line).await.is_err() {
             return Left::Host;
         }
     }
@@ -223,13 +297,14 @@ impl Known {
                             asked: std::mem::take(&mut self.asked),
                             last: self.last,
                             opening: Some(line.clone()),
+                            revision: params.and_then(|params| legacy::agree(params.span.of(line))),
                             ..Self::default()
                         };
                     }
                     Some(Method::SetLevel) => self.level = Some(line.clone()),
                     Some(Method::Subscribe) => {
                         if let Some(uri) = text("uri") {
-                            self.subscribed.insert(uri, line.clone());
+                            self.subscribed.insert(uri, (id.clone(), line.clone()));
                         }
                     }
                     Some(Method::Unsubscribe) => {
@@ -249,7 +324,7 @@ impl Known {
                     let id = params.and_then(|params| pick(line, index, params, ["requestId"]).ok());
                     if let Some(([Some(id)], _)) = id {
                         self.running.remove(id.of(line));
-                        self.listens.remove(id.of(line));
+                        self.forget(id.of(line));
                     }
                 }
                 _ => {}
@@ -260,14 +335,15 @@ impl Known {
                 }
             }
             Ok(Message::Error { id: None, .. }) => {}
-            // Perhaps an array of messages; no more is known of them than that each has an answer.
-            Err(_) => {
+            // No more is known of these than that each has an answer.
+            Err(NoMessage { why: Why::Array, .. }) if self.revision.is_some_and(Revision::has_batches) => {
                 for element in json::elements(line) {
                     if let Ok(Message::Request { id, .. }) = Message::read(&line.slice_ref(element), index) {
                         self.running.insert(Bytes::copy_from_slice(id.of(element)), None);
                     }
                 }
             }
+            Err(_) => {}
         }
     }
 
@@ -279,7 +355,7 @@ impl Known {
                 !self.listens.contains_key(id.of(line)) && self.answered(id.of(line))
             }
             Ok(Message::Error { id: Some(id), .. }) => {
-                self.listens.remove(id.of(line));
+                self.forget(id.of(line));
                 self.answered(id.of(line))
             }
             Ok(Message::Request { id, .. }) => {
@@ -322,13 +398,19 @@ impl Known {
         }
     }
 
+    /// What this request was to begin has not begun, or is over.
+    fn forget(&mut self, id: &[u8]) {
+        self.listens.remove(id);
+        self.subscribed.retain(|_, (asked, _)| *asked != id);
+    }
+
     /// A request has its answer; whether that is for the host.
     fn answered(&mut self, id: &[u8]) -> bool {
         self.running.remove(id);
         !self.ours.remove(id)
     }
 
-    /// The gateway has left: what the next one is told, and what the host is.
+    /// Another gateway comes, if one was there before: what it is told, and what the host is.
     fn move_on(&mut self) -> (Vec<Bytes>, Vec<Bytes>) {
         let running = std::mem::take(&mut self.running);
         let mut lines = Vec::new();
@@ -341,14 +423,12 @@ impl Known {
             }
         }
         for id in std::mem::take(&mut self.asked) {
-            lost.push(
-                format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
-                    .into(),
-            );
+            lost.push(write::cancelled(id.to_string().as_bytes()).into());
         }
         self.ours.clear();
         // The session is opened as the host did; what it has the answer of already, it gets no second time.
-        let had: Vec<Bytes> = self.opening.iter().chain(&self.level).chain(self.subscribed.values()).cloned().collect();
+        let subscribed = self.subscribed.values().map(|(_, line)| line);
+        let had: Vec<Bytes> = self.opening.iter().chain(&self.level).chain(subscribed).cloned().collect();
         let mut index = Index::new();
         for (n, line) in had.into_iter().enumerate() {
             if let Ok(Message::Request { id, .. }) = Message::read(&line, &mut index) {
@@ -392,7 +472,7 @@ mod tests {
         }
 
         async fn say(&mut self, message: Value) {
-            write(&mut self.1, message.to_string().as_bytes()).await.unwrap();
+            say(&mut self.1, message.to_string().as_bytes()).await.unwrap();
         }
 
         async fn next(&mut self) -> Value {
@@ -448,8 +528,7 @@ mod tests {
         };
         let (left, ()) = tokio::join!(relay.pass(first_side, &stop), before);
         assert_eq!((left, relay.asked()), (Left::Gateway, 9));
-        let (mut second_side, mut second) = Far::pair();
-        relay.introduce(&mut second_side).await.unwrap();
+        let (second_side, mut second) = Far::pair();
         let after = async {
             let mut told = Vec::new();
             for _ in 0..5 {
@@ -487,6 +566,135 @@ mod tests {
         };
         let (left, ()) = tokio::join!(relay.pass(second_side, &stop), after);
         assert_eq!(left, Left::Host);
+    }
+
+    /// A host that reads nothing, has asked twice, and is owed a long answer to the first when the gateway leaves.
+    async fn stuffed(long: &str) -> (Relay, Far) {
+        let (host_side, mut host) = Far::pair();
+        let (first_side, mut first) = Far::pair();
+        let mut relay = Relay::new(host_side);
+        let stop = CancellationToken::new();
+        let before = async {
+            host.say(request(1, "tools/call", json!({}))).await;
+            first.next().await;
+            first.say(json!({"jsonrpc": "2.0", "id": 1, "result": long})).await;
+            drop(first);
+            host.say(request(2, "tools/call", json!({}))).await;
+        };
+        let (left, ()) = tokio::join!(relay.pass(first_side, &stop), before);
+        assert_eq!(left, Left::Gateway);
+        (relay, host)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_was_begun_is_said_to_its_end_whoever_it_was_from() {
+        let long = "x".repeat(300_000);
+        let (mut relay, mut host) = stuffed(&long).await;
+        let (second_side, _second) = Far::pair();
+        let stop = CancellationToken::new();
+        let after = async {
+            assert_eq!(host.next().await, json!({"jsonrpc": "2.0", "id": 1, "result": long}));
+            let gone = host.next().await;
+            assert_eq!((&gone["id"], &gone["error"]["data"]["reason"]), (&json!(2), &json!("downstream-unavailable")));
+            drop(host);
+        };
+        let (left, ()) = tokio::join!(relay.pass(second_side, &stop), after);
+        assert_eq!(left, Left::Host);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_reads_nothing_keeps_nobody_from_ending() {
+        let long = "x".repeat(300_000);
+        let bound = Duration::from_secs(60);
+        let (mut relay, _host) = stuffed(&long).await;
+        let (second_side, _second) = Far::pair();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        assert_eq!(timeout(bound, relay.pass(second_side, &stop)).await, Ok(Left::Host));
+        timeout(bound, relay.give_up()).await.expect("it is told, or not");
+        // One that leaves is as good as a signal.
+        let (mut relay, host) = stuffed(&long).await;
+        let (second_side, _second) = Far::pair();
+        let Far(_reader, writer) = host;
+        let leave = async {
+            let mut writer = writer;
+            writer.shutdown().await.unwrap();
+        };
+        let stop = CancellationToken::new();
+        let (left, ()) = tokio::join!(timeout(bound, relay.pass(second_side, &stop)), leave);
+        assert_eq!(left, Ok(Left::Host));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d26_a_line_that_is_too_long_is_answered_and_those_after_it_pass() {
+        let stop = CancellationToken::new();
+        let (host_side, mut host) = Far::pair();
+        let (first_side, mut first) = Far::pair();
+        let mut relay = Relay::new(host_side);
+        let long = "x".repeat(MAX_LINE);
+        let talk = async {
+            for version in ["2025-11-25", "2025-06-18"] {
+                host.say(request(1, "initialize", json!({"protocolVersion": version}))).await;
+                first.next().await;
+                for line in [
+                    format!(r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{"x":"{long}"}}}}"#),
+                    format!(r#"{{"params":{{"x":"{long}"}},"method":"tools/call","jsonrpc":"2.0","id":"a"}}"#),
+                ] {
+                    super::say(&mut host.1, line.as_bytes()).await.unwrap();
+                    let refused = host.next().await;
+                    assert_eq!(refused["id"], "a");
+                    assert!(refused["error"]["message"].as_str().unwrap().contains("the limit is"), "{refused}");
+                }
+                host.say(json!({"jsonrpc": "2.0", "method": "x", "params": long})).await;
+                if version == "2025-11-25" {
+                    assert_eq!(host.next().await.get("id"), None);
+                }
+                host.say(request(2, "ping", json!({}))).await;
+                assert_eq!(first.next().await["method"], "ping");
+                first.say(result(2)).await;
+                assert_eq!(host.next().await["id"], 2, "ENV-4: a host of 2025-06-18 is told of its requests alone");
+            }
+            drop(host);
+        };
+        tokio::join!(relay.pass(first_side, &stop), talk);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_refused_or_given_up_is_kept_for_nobody() {
+        let stop = CancellationToken::new();
+        let (host_side, mut host) = Far::pair();
+        let (first_side, mut first) = Far::pair();
+        let mut relay = Relay::new(host_side);
+        let before = async {
+            host.say(request(1, "initialize", json!({"protocolVersion": "2025-11-25"}))).await;
+            first.next().await;
+            first.say(result(1)).await;
+            host.next().await;
+            for (id, uri) in [(2, "a:1"), (3, "a:2")] {
+                host.say(request(id, "resources/subscribe", json!({"uri": uri}))).await;
+                first.next().await;
+            }
+            first.say(json!({"jsonrpc": "2.0", "id": 2, "error": {"code": -32602, "message": "no"}})).await;
+            host.next().await;
+            host.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}})).await;
+            first.next().await;
+            // This revision has no arrays: it is refused as a whole.
+            host.say(json!([request(4, "tools/call", json!({}))])).await;
+            first.next().await;
+            drop(first);
+        };
+        let (left, ()) = tokio::join!(relay.pass(first_side, &stop), before);
+        assert_eq!(left, Left::Gateway);
+        let (second_side, mut second) = Far::pair();
+        let after = async {
+            assert_eq!(second.next().await["method"], "initialize");
+            host.say(request(5, "ping", json!({}))).await;
+            assert_eq!(second.next().await["method"], "ping");
+            second.say(result(5)).await;
+            assert_eq!(host.next().await["id"], 5);
+            drop(host);
+        };
+        tokio::join!(relay.pass(second_side, &stop), after);
     }
 
     #[tokio::test(start_paused = true)]

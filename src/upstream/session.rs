@@ -60,7 +60,8 @@ pub(super) struct Session {
     /// By raw id; shared with the tasks, which take themselves out.
     running: DashMap<Bytes, Arc<Upward>, RandomState>,
     bytes: std::sync::atomic::AtomicUsize,
-    pub(super) freed: tokio::sync::Notify,
+    /// Wakes all who wait for the end of requests.
+    freed: tokio::sync::Notify,
     state: Mutex<State>,
     /// What servers asked it.
     asked: Arc<Asked>,
@@ -117,7 +118,7 @@ impl Drop for Running {
         // Unless the host gave it up, and the id is another's by now.
         self.session.running.remove_if(&self.id, |_, upward| Arc::ptr_eq(upward, &self.upward));
         self.session.bytes.fetch_sub(self.size, std::sync::atomic::Ordering::AcqRel);
-        self.session.freed.notify_one();
+        self.session.freed.notify_waiters();
     }
 }
 
@@ -131,7 +132,7 @@ impl Later for Session {
 
 impl Session {
     pub(super) fn new(gateway: Arc<Current>, guest: Guest, outbox: Outbox, tasks: TaskTracker) -> Arc<Self> {
-        let Guest { principal, profile, asked } = guest;
+        let Guest { principal, profile, asked, .. } = guest;
         let state = State {
             legacy: None,
             capabilities: Capabilities::default(),
@@ -165,14 +166,26 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether requests run.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.running.is_empty()
+    /// Waits until no request runs.
+    pub(super) async fn free(&self) {
+        self.wait(|| self.running.is_empty()).await;
     }
 
-    /// Whether its requests hold as many bytes as they may.
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes.load(std::sync::atomic::Ordering::Acquire) >= MAX_BYTES
+    /// Waits until its requests hold fewer bytes than they may.
+    pub(super) async fn room(&self) {
+        self.wait(|| self.bytes.load(std::sync::atomic::Ordering::Acquire) < MAX_BYTES).await;
+    }
+
+    /// Waits for what a request may bring about that ends.
+    async fn wait(&self, is_so: impl Fn() -> bool) {
+        loop {
+            // Made before the look, so that what happens between is heard of.
+            let freed = self.freed.notified();
+            if is_so() {
+                return;
+            }
+            freed.await;
+        }
     }
 
     /// Nothing more comes from the host: what it was asked gets no answer.
@@ -267,7 +280,7 @@ impl Session {
     }
 
     fn takes_errors_without_id(&self) -> bool {
-        self.state().legacy.is_none_or(|revision| revision > Revision::V2025_06_18)
+        legacy::takes_errors_without_id(self.state().legacy)
     }
 
     /// A message without a readable id: hosts up to 2025-06-18 take no answer without one (ENV-4).
@@ -699,13 +712,7 @@ impl Session {
         self.closed.cancel();
         for stream in std::mem::take(&mut self.state().listens) {
             self.outbox.send(|out| out.extend_from_slice(&stream.listen.ended()));
-            self.outbox.send(|out| {
-                out.extend_from_slice(
-                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":",
-                );
-                out.extend_from_slice(&stream.listen.id);
-                out.extend_from_slice(b"}}");
-            });
+            self.outbox.send(|out| out.extend_from_slice(&write::cancelled(&stream.listen.id)));
         }
     }
 }

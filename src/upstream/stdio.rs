@@ -1,17 +1,18 @@
 //! The loop of a host on a pipe: reads lines, hands them to its session, tells of changes, and ends with the
 //! host or with us.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::session::Session;
 use crate::gateway::{Current, Failure};
 use crate::ident::Principal;
-use crate::protocol::json::{Index, Span};
+use crate::protocol::json::Index;
 use crate::protocol::message::{Message, NoMessage, id_at_end};
 use crate::transport::Channel;
 use crate::transport::line::{Frame, LineReader, MAX_LINE};
@@ -44,11 +45,13 @@ pub struct Guest {
     pub profile: usize,
     /// Questions of servers up to this number were put to it before, by somebody else.
     pub asked: u64,
+    /// When this is cancelled, it is served as long as requests of it run, and no longer.
+    pub retires: CancellationToken,
 }
 
 impl From<Principal> for Guest {
     fn from(principal: Principal) -> Self {
-        Self { principal, profile: 0, asked: 0 }
+        Self { principal, profile: 0, asked: 0, retires: CancellationToken::new() }
     }
 }
 
@@ -60,6 +63,7 @@ pub async fn serve_as(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> Front {
+    let retires = guest.retires.clone();
     let outbox = Outbox::new(channel.writer, OUT_LIMIT);
     let session = Session::new(gateway, guest, outbox.clone(), tasks.clone());
     let broken = CancellationToken::new();
@@ -73,9 +77,15 @@ pub async fn serve_as(
     let mut changes = session.changes();
     // A task of its own, so that a line wakes nothing else.
     let mut reading = tasks.spawn(read(Arc::clone(&session), channel.reader));
+    let quiet = Arc::clone(&session);
+    let mut retired = pin!(async move {
+        retires.cancelled().await;
+        quiet.free().await;
+    });
     loop {
         tokio::select! {
             _ = &mut reading => break,
+            () = &mut retired => break,
             () = stop.cancelled() => break,
             () = broken.cancelled() => break,
             // A host that reads nothing is told once, when it reads again.
@@ -84,8 +94,7 @@ pub async fn serve_as(
     }
     reading.abort();
     session.host_gone();
-    let deadline = Instant::now() + GRACE;
-    while session.is_busy() && timeout_at(deadline, session.freed.notified()).await.is_ok() {}
+    let _ = timeout(GRACE, session.free()).await;
     session.end_listens();
     Front { session, writing }
 }
@@ -93,12 +102,11 @@ pub async fn serve_as(
 impl Front {
     /// Writes what is left and lets the host go.
     pub async fn finish(self) {
-        let deadline = Instant::now() + GRACE;
-        while self.session.is_busy() && timeout_at(deadline, self.session.freed.notified()).await.is_ok() {}
+        let _ = timeout(GRACE, self.session.free()).await;
         self.session.outbox.close();
         // A host that reads no more must not keep us.
         let mut writing = self.writing;
-        if timeout_at(Instant::now() + GRACE, &mut writing).await.is_err() {
+        if timeout(GRACE, &mut writing).await.is_err() {
             writing.abort();
         }
     }
@@ -110,18 +118,13 @@ async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send
     loop {
         // A host that does not read its answers, or asks more than we hold, is read no further.
         session.outbox.room().await;
-        while session.is_full() {
-            session.freed.notified().await;
-        }
+        session.room().await;
         match lines.next().await {
             Ok(Some(Frame::Line(line))) => session.line(&line, &mut index),
-            Ok(Some(Frame::TooLong { head, tail, length })) => {
-                let failure = Failure::message_too_long(length, MAX_LINE);
-                match id_in(&head, &mut index).map(|id| id.of(&head)).or_else(|| id_at_end(&tail)) {
-                    Some(id) => session.refuse(id, &failure),
-                    None => session.unreadable(&failure),
-                }
-            }
+            Ok(Some(Frame::TooLong { head, tail, length })) => match too_long(&head, &tail, length, &mut index) {
+                (Some(id), failure) => session.refuse(id, &failure),
+                (None, failure) => session.unreadable(&failure),
+            },
             Ok(None) => return,
             Err(error) => {
                 tracing::debug!(%error, "the host cannot be read from");
@@ -131,10 +134,17 @@ async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send
     }
 }
 
-/// The id in the beginning of a message.
-fn id_in(head: &[u8], index: &mut Index) -> Option<Span> {
-    match Message::read(head, index) {
+/// What is wrong with a line of which only the ends are known, and the raw id of who waits for it.
+pub(super) fn too_long<'a>(
+    head: &'a [u8],
+    tail: &'a [u8],
+    length: u64,
+    index: &mut Index,
+) -> (Option<&'a [u8]>, Failure) {
+    let begun = match Message::read(head, index) {
         Err(NoMessage { id, .. }) => id,
         Ok(_) => None,
-    }
+    };
+    let id = begun.map(|id| id.of(head)).or_else(|| id_at_end(tail));
+    (id, Failure::message_too_long(length, MAX_LINE))
 }

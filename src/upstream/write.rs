@@ -73,6 +73,14 @@ pub(super) fn failure(out: &mut impl Sink, id: Option<&[u8]>, failure: &Failure)
     out.bytes().push(b'}');
 }
 
+/// That nobody wants an answer to the request with this raw id any more, or will give one.
+pub(super) fn cancelled(id: &[u8]) -> Vec<u8> {
+    let mut out = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":".to_vec();
+    out.extend_from_slice(id);
+    out.extend_from_slice(b"}}");
+    out
+}
+
 /// A result of ours: raw members, without braces.
 pub(super) fn result(out: &mut impl Sink, id: &[u8], revision: Revision, members: &str) {
     open(out, id, "result");
