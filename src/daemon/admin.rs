@@ -23,13 +23,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::socket::{self, Socket, clear, is_trusted};
+use super::socket::{self, Socket};
 use crate::config::settings::{AdminSettings, HttpSettings};
 use crate::gateway::{Current, Status};
 use crate::telemetry::metrics;
@@ -131,10 +131,6 @@ fn socket(settings: &AdminSettings) -> io::Result<Option<(UnixListener, Socket)>
     }
     let Some(folder) = &settings.folder else { return Ok(None) };
     socket::folder(folder)?;
-    // Those of processes that were killed.
-    for path in sockets(settings) {
-        let _ = clear(&path);
-    }
     Socket::bind(&folder.join(format!("{}.sock", std::process::id()))).map(Some)
 }
 
@@ -164,13 +160,7 @@ enum Listener {
 impl Listener {
     async fn next(&self) -> io::Result<Box<dyn Stream>> {
         match self {
-            Self::Owner(listener) => {
-                let (stream, _) = listener.accept().await?;
-                if !is_trusted(&stream)? {
-                    return Err(io::ErrorKind::PermissionDenied.into());
-                }
-                Ok(Box::new(stream))
-            }
+            Self::Owner(listener) => Ok(Box::new(socket::accept(listener).await?)),
             Self::Programs(listener, _) => Ok(Box::new(listener.accept().await?.0)),
         }
     }
@@ -304,11 +294,8 @@ pub async fn ask(settings: &AdminSettings, path: &str) -> Vec<Bytes> {
     answers
 }
 
-async fn ask_one(socket: &Path, path: &str) -> io::Result<Option<Bytes>> {
-    let stream = UnixStream::connect(socket).await?;
-    if !is_trusted(&stream)? {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+async fn ask_one(at: &Path, path: &str) -> io::Result<Option<Bytes>> {
+    let stream = socket::connect(at).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let request = Request::get(path).header(http::header::HOST, "localhost").body(Empty::<Bytes>::new());

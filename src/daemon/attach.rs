@@ -101,14 +101,11 @@ fn channel(stream: UnixStream) -> Channel {
 pub(super) async fn attach(settings: &AdminSettings, wanted: &Wanted) -> Result<(u32, Channel), String> {
     let path = path(settings, &wanted.identity).ok_or("there is no folder for sockets")?;
     let trying = async {
-        let mut stream = UnixStream::connect(&path).await?;
-        if !socket::is_trusted(&stream)? {
-            return Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        }
+        let mut stream = socket::connect(&path).await?;
         let token = wanted.token.as_ref().map(|token| token.reveal().to_owned());
         say(&mut stream, &Hello { version: VERSION.to_owned(), profile: wanted.profile.clone(), token }).await?;
         let welcome: Welcome = serde_json::from_slice(&line(&mut stream).await?).map_err(io::Error::other)?;
-        Ok((welcome, stream))
+        io::Result::Ok((welcome, stream))
     };
     match timeout(PATIENCE, trying).await {
         Ok(Ok((Welcome { pid, refused: None }, stream))) => Ok((pid, channel(stream))),
@@ -121,8 +118,14 @@ pub(super) async fn attach(settings: &AdminSettings, wanted: &Wanted) -> Result<
     }
 }
 
-/// Serves the host through another gateway as long as that is there, then with one of our own.
-pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, reload: Reload) -> anyhow::Result<Ended> {
+/// Serves the host through another gateway as long as that is there, then with one of our own: as whom, the configuration says
+/// that is there by then.
+pub(super) async fn serve(
+    host: Channel,
+    peer: Channel,
+    token: Option<&Secret>,
+    reload: Reload,
+) -> anyhow::Result<Ended> {
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let told = signals::watch(stop.clone(), None, false, &tasks);
     let mut relay = Relay::new(host);
@@ -133,10 +136,11 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
     }
     tracing::warn!("the gateway that served this host has ended; going on alone");
     let fresh = (reload.load)().map_err(|why| anyhow::anyhow!("{why}")).and_then(|fresh| {
-        let read = fresh.read;
-        Ok((Daemon::start_for_hosts(fresh.settings)?, read))
+        let guests = Guests::new(&fresh.settings.auth.stdio, &stop);
+        let (principal, _) = guests.who(token.map(Secret::reveal)).map_err(anyhow::Error::msg)?;
+        Ok((Daemon::start_for_hosts(fresh.settings)?, principal, fresh.read))
     });
-    let (daemon, read) = match fresh {
+    let (daemon, principal, read) = match fresh {
         Ok(fresh) => fresh,
         Err(why) => {
             stop.run_until_cancelled(relay.give_up()).await;
@@ -155,22 +159,62 @@ pub(super) async fn serve(host: Channel, peer: Channel, principal: Principal, re
 /// Where hosts of `run` come in.
 pub(super) struct Door {
     listener: UnixListener,
-    _socket: Socket,
-    guests: Guests,
+    socket: Socket,
+    guests: Arc<Guests>,
 }
 
 /// Who may be whom.
-pub(super) type Guests = Arc<ArcSwap<Vec<StdioToken>>>;
+pub(super) struct Guests {
+    known: ArcSwap<Vec<Known>>,
+    /// For those without a token, who are never taken back.
+    nobody: CancellationToken,
+}
 
-/// Opens it, where that is configured. That it cannot be opened is said, and no more.
-pub(super) fn open(daemon: &Daemon, identity: &str, auth: &AuthSettings) -> Option<Arc<Door>> {
-    let settings = &daemon.admin.0;
+struct Known {
+    written: StdioToken,
+    /// It is not in force any more, or gives somebody else.
+    revoked: CancellationToken,
+}
+
+impl Guests {
+    /// As these tokens say; whatever they say ends with `cut`.
+    fn new(tokens: &[StdioToken], cut: &CancellationToken) -> Self {
+        let guests = Self { known: ArcSwap::default(), nobody: cut.clone() };
+        guests.reload(tokens);
+        guests
+    }
+
+    /// Other tokens are in force: hosts of those that are gone, or written otherwise, are not served any more.
+    pub(super) fn reload(&self, tokens: &[StdioToken]) {
+        let before = self.known.load_full();
+        let known = |written: &StdioToken| {
+            let same = before.iter().find(|known| known.written == *written);
+            let revoked = same.map_or_else(|| self.nobody.child_token(), |same| same.revoked.clone());
+            Known { written: written.clone(), revoked }
+        };
+        self.known.store(Arc::new(tokens.iter().map(known).collect()));
+        before.iter().filter(|known| !tokens.contains(&known.written)).for_each(|known| known.revoked.cancel());
+    }
+
+    /// Who comes with this token, and what ends it.
+    fn who(&self, token: Option<&str>) -> Result<(Principal, CancellationToken), &'static str> {
+        let Some(token) = token else { return Ok((Principal::stdio(), self.nobody.clone())) };
+        let all = self.known.load();
+        let known = keys::find(token.trim(), all.iter().map(|known| (known, &known.written.hash)));
+        let Known { written, revoked } = known.ok_or("the token is none of auth.stdio")?;
+        Ok((Principal::stdio_named(&written.name, &written.groups), revoked.clone()))
+    }
+}
+
+/// Opens it, where that is configured, for hosts that are served until `cut`. That it cannot be opened is said, and no more.
+pub(super) fn open(daemon: &Daemon, identity: &str, auth: &AuthSettings, cut: &CancellationToken) -> Option<Door> {
+    let settings = &daemon.fixed.admin;
     let path = path(settings, identity).filter(|_| settings.attach)?;
     let opened = path.parent().map_or(Ok(()), socket::folder).and_then(|()| Socket::bind(&path));
     match opened {
         Ok((listener, socket)) => {
-            let guests = Arc::new(ArcSwap::from_pointee(auth.stdio.clone()));
-            Some(Arc::new(Door { listener, _socket: socket, guests }))
+            let guests = Arc::new(Guests::new(&auth.stdio, cut));
+            Some(Door { listener, socket, guests })
         }
         Err(error) => {
             tracing::warn!("`onegate run` will not find this gateway: {error}");
@@ -180,80 +224,74 @@ pub(super) fn open(daemon: &Daemon, identity: &str, auth: &AuthSettings) -> Opti
 }
 
 impl Door {
-    /// Serves whoever comes, until `stop`; answers who may be whom, for another configuration to say.
-    pub(super) fn serve(
-        self: &Arc<Self>,
-        current: &Arc<Current>,
-        stop: &CancellationToken,
-        tasks: &TaskTracker,
-    ) -> Guests {
-        let (door, current, stop, all) = (Arc::clone(self), Arc::clone(current), stop.clone(), tasks.clone());
-        tasks.spawn(async move {
-            let places = Arc::new(Semaphore::new(HOSTS));
-            let accepting = async {
-                loop {
-                    // The semaphore is never closed.
-                    let place = Arc::clone(&places).acquire_owned().await.ok();
-                    let stream = match door.listener.accept().await {
-                        Ok((stream, _)) => stream,
-                        Err(error) => {
-                            tracing::debug!(%error, "a host cannot be accepted");
-                            sleep(Duration::from_millis(50)).await;
-                            continue;
-                        }
-                    };
-                    let (door, current, stop, tasks) =
-                        (Arc::clone(&door), Arc::clone(&current), stop.clone(), all.clone());
-                    all.spawn(async move {
-                        let _place = place;
-                        if let Err(error) = door.host(stream, current, &stop, &tasks).await {
-                            tracing::debug!(%error, "a host could not be served");
-                        }
-                    });
-                }
-            };
-            stop.run_until_cancelled(accepting).await;
-        });
+    /// Who may be whom, for another configuration to say.
+    pub(super) fn guests(&self) -> Arc<Guests> {
         Arc::clone(&self.guests)
     }
 
-    async fn host(
-        &self,
-        mut stream: UnixStream,
-        current: Arc<Current>,
-        stop: &CancellationToken,
-        tasks: &TaskTracker,
-    ) -> io::Result<()> {
-        if !socket::is_trusted(&stream)? {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        let hello: Hello = serde_json::from_slice(&line(&mut stream).await?).map_err(io::Error::other)?;
-        let guest = self.guest(hello, &current);
-        let refused = guest.as_ref().err().cloned();
-        say(&mut stream, &Welcome { pid: std::process::id(), refused }).await?;
-        let Ok(guest) = guest else { return Ok(()) };
-        stdio::serve_as(current, guest, channel(stream), stop, tasks).await.finish().await;
-        Ok(())
-    }
-
-    /// Whom we serve; else why not.
-    fn guest(&self, hello: Hello, current: &Current) -> Result<Guest, String> {
-        if hello.version != VERSION {
-            return Err(format!("it is version {VERSION}, and {} wants to attach", hello.version));
-        }
-        let tokens = self.guests.load();
-        let principal = match hello.token {
-            None => Principal::stdio(),
-            Some(token) => {
-                let known = keys::find(token.trim(), tokens.iter().map(|known| (known, &known.hash)));
-                let known = known.ok_or("the token is none of auth.stdio")?;
-                Principal::stdio_named(&known.name, &known.groups)
+    /// Serves whoever comes, until `stop`; ends when nobody is inside any more. What runs then may end, until the cut.
+    pub(super) async fn serve(self, current: Arc<Current>, stop: CancellationToken, tasks: TaskTracker) {
+        let Self { listener, socket, guests } = self;
+        let (places, hosts) = (Arc::new(Semaphore::new(HOSTS)), TaskTracker::new());
+        let accepting = async {
+            loop {
+                // The semaphore is never closed.
+                let place = Arc::clone(&places).acquire_owned().await.ok();
+                let stream = match socket::accept(&listener).await {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        tracing::debug!(%error, "a host cannot be accepted");
+                        sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                };
+                let (guests, current, stop, tasks) =
+                    (Arc::clone(&guests), Arc::clone(&current), stop.clone(), tasks.clone());
+                hosts.spawn(async move {
+                    let _place = place;
+                    let entered = stop.run_until_cancelled(enter(stream, &guests, &current)).await;
+                    match entered {
+                        Some(Ok(Some((stream, guest, ends)))) => {
+                            let guest = Guest { retires: stop, ..guest };
+                            stdio::serve_as(current, guest, channel(stream), &ends, &tasks).await.finish().await;
+                        }
+                        Some(Err(error)) => tracing::debug!(%error, "a host could not be served"),
+                        Some(Ok(None)) | None => {}
+                    }
+                });
             }
         };
-        let profile = match &hello.profile {
-            None => 0,
-            Some(name) => current.now().profile(name).ok_or("there is no such profile")?,
-        };
-        Ok(Guest { profile, ..Guest::from(principal) })
+        stop.run_until_cancelled(accepting).await;
+        // Who comes from now on finds nobody, not somebody who does not answer; and another gateway finds the place free.
+        drop(socket);
+        drop(listener);
+        hosts.close();
+        hosts.wait().await;
     }
+}
+
+/// Hears who comes and says whether it is served: then as whom, and until when.
+async fn enter(
+    mut stream: UnixStream,
+    guests: &Guests,
+    current: &Current,
+) -> io::Result<Option<(UnixStream, Guest, CancellationToken)>> {
+    let hello: Hello = serde_json::from_slice(&line(&mut stream).await?).map_err(io::Error::other)?;
+    let entered = guest(hello, guests, current);
+    let refused = entered.as_ref().err().cloned();
+    say(&mut stream, &Welcome { pid: std::process::id(), refused }).await?;
+    Ok(entered.ok().map(|(guest, ends)| (stream, guest, ends)))
+}
+
+/// Whom we serve, and what ends it; else why not.
+fn guest(hello: Hello, guests: &Guests, current: &Current) -> Result<(Guest, CancellationToken), String> {
+    if hello.version != VERSION {
+        return Err(format!("it is version {VERSION}, and {} wants to attach", hello.version));
+    }
+    let (principal, ends) = guests.who(hello.token.as_deref())?;
+    let profile = match &hello.profile {
+        None => 0,
+        Some(name) => current.now().profile(name).ok_or("there is no such profile")?,
+    };
+    Ok((Guest { profile, ..Guest::from(principal) }, ends))
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of requests: `upstream::http` serves them. Called by `onegate serve`.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,9 +44,8 @@ pub async fn serve_http(
     let address = format!("{scheme}://{}/mcp", http.listen);
     announce(&address);
     daemon.show("serve", Some(address));
-    let door = attach::open(&daemon, identity, &auth);
     tokio::select! {
-        ended = serve(daemon, listener, (&http, &auth), reload, door) => ended,
+        ended = serve(daemon, listener, (&http, &auth), reload, identity) => ended,
         never = systemd::beat() => match never {},
     }
 }
@@ -65,9 +65,10 @@ async fn serve(
     listener: TcpListener,
     settings: (&HttpSettings, &AuthSettings),
     reload: Reload,
-    door: Option<Arc<attach::Door>>,
+    identity: &str,
 ) -> anyhow::Result<Ended> {
-    let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+    let (stop, hurry, cut) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    let door = attach::open(&daemon, identity, settings.1, &cut);
     let told = signals::watch(stop.clone(), Some(hurry.clone()), false, &daemon.tasks);
     let gateway = daemon.gateway();
     let stopping = stop.clone();
@@ -87,9 +88,27 @@ async fn serve(
     });
     let (gateway, limits) = (Arc::clone(&daemon.current), Limits::default());
     let entrance = Entrance::new(settings, settings.0.listen, limits.keys.clone(), &stop, &daemon.tasks);
-    let guests = door.as_ref().map(|door| door.serve(&daemon.current, &stop, &daemon.tasks));
+    let drain = limits.drain;
+    let (guests, mut hosts) = door
+        .map(|door| {
+            let (guests, current) = (door.guests(), Arc::clone(&daemon.current));
+            (guests, daemon.tasks.spawn(door.serve(current, stop.clone(), daemon.tasks.clone())))
+        })
+        .unzip();
     daemon.reload(reload, Some((Arc::clone(&entrance), guests)), &stop);
     let serving = http::serve(limits, gateway, listener, settings.0, entrance, &stop, &daemon.tasks);
+    // Hosts on pipes have the same time.
+    let attached = async {
+        let Some(hosts) = &mut hosts else { return Ok(()) };
+        stop.cancelled().await;
+        if timeout(drain, &mut *hosts).await.is_err() {
+            tracing::warn!("calls of attached hosts still ran {} s after the end was asked for", drain.as_secs());
+            cut.cancel();
+            let _ = hosts.await;
+        }
+        io::Result::Ok(())
+    };
+    let serving = async { tokio::try_join!(serving, attached).map(drop) };
     let served = tokio::select! {
         served = serving => served,
         () = hurry.cancelled() => Ok(()),
@@ -99,6 +118,7 @@ async fn serve(
         }
     };
     stop.cancel();
+    cut.cancel();
     let pace = if hurry.is_cancelled() || told.how() == Ended::Interrupted { Pace::SWIFT } else { Pace::CALM };
     hurry.cancel();
     daemon.stop(pace).await;

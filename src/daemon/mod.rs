@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::{AdminSettings, HttpSettings, Settings};
+use crate::config::settings::Settings;
 use crate::gateway::{Current, EraMemory, Gateway, Pace, Processes};
 use crate::ident::Principal;
 use crate::policy::RulesError;
@@ -48,7 +48,6 @@ pub struct Daemon {
     current: Arc<Current>,
     tasks: TaskTracker,
     keeper: Option<Keeper>,
-    admin: (AdminSettings, HttpSettings),
     fixed: Fixed,
     /// Why the last configuration is not in force.
     fault: Arc<ArcSwapOption<String>>,
@@ -71,15 +70,15 @@ impl Daemon {
 
     fn start_with(settings: Settings, catalogue: Option<PathBuf>) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
-        let (tasks, admin) = (TaskTracker::new(), (settings.admin.clone(), settings.http.clone()));
-        let (memory, fixed) = (EraMemory::at(settings.gateway.state.join("eras")), Fixed::of(&settings));
+        let (tasks, fixed) = (TaskTracker::new(), Fixed::of(&settings));
+        let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let of_hosts = catalogue.is_some();
         let processes = if of_hosts { Processes::telling(tasks.clone()) } else { Processes::new(tasks.clone()) };
         let connect = Arc::new(processes);
         let current = Current::start(settings, connect, &memory, &tasks, (audit, catalogue))
             .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
         let (fault, closed) = (Arc::default(), CancellationToken::new());
-        Ok(Self { current, tasks, keeper, admin, fixed, fault, closed })
+        Ok(Self { current, tasks, keeper, fixed, fault, closed })
     }
 
     /// The gateway that is in force.
@@ -91,14 +90,14 @@ impl Daemon {
     fn show(&self, front: &'static str, address: Option<String>) {
         let (gateway, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
         let subject = admin::Subject { gateway, front, address, fault };
-        admin::open((&self.admin.0, &self.admin.1), subject, &self.closed, &self.tasks);
+        admin::open((&self.fixed.admin, &self.fixed.http), subject, &self.closed, &self.tasks);
     }
 
     /// Has the configuration loaded anew when it changes or HUP comes, until `stop`; by `entrance`, too, where there is one.
     fn reload(
         &self,
         reload: Reload,
-        entrances: Option<(Arc<Entrance>, Option<attach::Guests>)>,
+        entrances: Option<(Arc<Entrance>, Option<Arc<attach::Guests>>)>,
         stop: &CancellationToken,
     ) {
         let (current, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
@@ -161,7 +160,7 @@ pub async fn serve_stdio(
         match attach::attach(&settings.admin, &wanted).await {
             Ok((pid, peer)) => {
                 tracing::info!("attached to the gateway of process {pid}");
-                return attach::serve(channel, peer, principal, reload).await;
+                return attach::serve(channel, peer, wanted.token.as_ref(), reload).await;
             }
             Err(why) => tracing::info!("running alone: {why}"),
         }

@@ -38,8 +38,8 @@ pub struct Fresh {
 /// What is in force as long as the process runs.
 #[derive(Clone)]
 pub(super) struct Fixed {
-    http: HttpSettings,
-    admin: AdminSettings,
+    pub(super) http: HttpSettings,
+    pub(super) admin: AdminSettings,
     telemetry: TelemetrySettings,
     gateway: GatewaySettings,
 }
@@ -75,7 +75,7 @@ pub(super) struct Subject {
     /// Of a front that others reach.
     pub(super) entrance: Option<Arc<Entrance>>,
     /// Who may be whom of those that attach.
-    pub(super) guests: Option<Guests>,
+    pub(super) guests: Option<Arc<Guests>>,
     pub(super) fixed: Fixed,
     /// Why the last configuration is not in force; read by those who look.
     pub(super) fault: Arc<ArcSwapOption<String>>,
@@ -152,7 +152,7 @@ impl Subject {
             entrance.reload(&http, &auth);
         }
         if let Some(guests) = &self.guests {
-            guests.store(Arc::new(auth.stdio.clone()));
+            guests.reload(&auth.stdio);
         }
         Ok((reloaded.to_string(), read))
     }

@@ -1,5 +1,6 @@
 //! `[admin] attach = "auto"`: a `run` is served by a `serve` of the same configuration, as long as there is one.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use onegate::config::keys::NewKey;
@@ -8,6 +9,8 @@ use serde_json::json;
 use crate::host::{Era, Host, PATIENCE, Setup, until};
 
 const AUTO: &str = "[admin]\nattach = \"auto\"";
+/// Everybody may enter, and do everything.
+const OPEN: &str = "[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"";
 
 fn serving(setup: Setup) -> Host {
     let mut serve = setup.start_as(&["serve", "--listen", "127.0.0.1:0"]);
@@ -21,15 +24,30 @@ fn run(serve: &Host, more: &[&str], env: &[(&str, &str)]) -> Host {
     serve.beside(&[&["run", "--config", config.to_str().unwrap()], more].concat(), env)
 }
 
+/// The place where a `serve` is found, while there is one.
+fn door(serve: &Host) -> Option<PathBuf> {
+    let folder = std::fs::read_dir(serve.path("run/onegate")).ok()?;
+    folder.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|end| end == "mcp"))
+}
+
+fn edit(serve: &Host, from: &str, to: &str) {
+    let file = serve.path("onegate.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(file, text.replace(from, to)).unwrap();
+    serve.wait_stderr("the new configuration is in force");
+}
+
 #[test]
 fn hosts_share_the_servers_of_a_serve_and_go_on_alone_when_it_ends() {
     for end in ["TERM", "KILL"] {
-        let acts = json!({"slow": {"do": "gate", "gate": "never-there"}, "echo": {"do": "arguments"}});
+        let setup = Setup::new().head(AUTO).head(OPEN);
+        let gate = setup.path("gate");
+        let acts = json!({"slow": {"do": "gate", "gate": gate}, "echo": {"do": "arguments"}});
         let tools = [
             r#"{"name":"echo","inputSchema":{"type":"object"}}"#,
             r#"{"name":"slow","inputSchema":{"type":"object"}}"#,
         ];
-        let setup = Setup::new().head(AUTO).head("[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"");
         let mut serve = serving(setup.server("a", json!({"tools": tools, "acts": acts, "era": "modern"})));
         let mut hosts: Vec<Host> = Era::ALL
             .into_iter()
@@ -49,9 +67,19 @@ fn hosts_share_the_servers_of_a_serve_and_go_on_alone_when_it_ends() {
         let slow: Vec<String> = hosts.iter_mut().map(|host| host.post_call("a__slow", "{}")).collect();
         until("the calls are there", PATIENCE, || serve.received_of("a", "tools/call").len() == 4);
         serve.signal(end);
+        if end == "TERM" {
+            // What runs may end.
+            until("nobody is let in any more", PATIENCE, || door(&serve).is_none());
+            std::fs::write(&gate, "").unwrap();
+            for (host, slow) in hosts.iter_mut().zip(&slow) {
+                assert_eq!(host.answer(slow).text(), "a:slow");
+            }
+        }
         serve.wait_end(PATIENCE);
         for (host, slow) in hosts.iter_mut().zip(slow) {
-            assert_eq!(host.answer(&slow).reason(), "downstream-unavailable", "{end}");
+            if end == "KILL" {
+                assert_eq!(host.answer(&slow).reason(), "downstream-unavailable");
+            }
             // The same session goes on.
             assert_eq!(host.tools_count(2), ["a__echo", "a__slow"]);
             assert_eq!(host.call("a__echo", "[]").code(), -32602);
@@ -63,6 +91,126 @@ fn hosts_share_the_servers_of_a_serve_and_go_on_alone_when_it_ends() {
         }
         serve.all_gone(Duration::from_secs(10));
     }
+}
+
+/// It has its hosts for a while yet, and nobody else: a `run` does not wait for it, and another `serve` takes its place.
+#[test]
+fn a_serve_that_drains_is_in_nobody_s_way() {
+    let setup = Setup::new().head(AUTO).head(OPEN);
+    let mut serve = serving(setup.server("a", json!({"tool_count": 1, "act": {"do": "never"}})));
+    let mut host = run(&serve, &[], &[]);
+    host.open(Era::Legacy);
+    host.tools_count(1);
+    let id = host.post_call("a__t000", "{}");
+    until("the call is there", PATIENCE, || serve.received_of("a", "tools/call").len() == 1);
+    serve.signal("TERM");
+    until("nobody is let in any more", PATIENCE, || door(&serve).is_none());
+    let mut late = run(&serve, &[], &[]);
+    late.open(Era::Legacy);
+    late.wait_stderr("running alone: no `serve` with this configuration runs");
+    late.finish();
+    let config = serve.path("onegate.toml");
+    let mut next = serve.beside(&["serve", "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()], &[]);
+    next.wait_stderr("listening on");
+    until("it is found", PATIENCE, || door(&serve).is_some());
+    let mut other = run(&serve, &[], &[]);
+    other.open(Era::Modern);
+    other.wait_stderr(&format!("attached to the gateway of process {}", next.child.id()));
+    assert!(serve.child.try_wait().unwrap().is_none(), "it waits for the call");
+    // Who does not want to wait says so once more; the door of the other is not its own to shut.
+    serve.signal("TERM");
+    serve.wait_end(PATIENCE);
+    assert_eq!(host.answer(&id).reason(), "downstream-unavailable");
+    assert!(door(&serve).is_some());
+    other.finish();
+    host.finish();
+    next.signal("TERM");
+    next.wait_end(PATIENCE);
+    serve.all_gone(Duration::from_secs(5));
+}
+
+/// What a token opened ends when the token does, and goes on as what it is then, if that is anybody.
+#[test]
+fn a_token_that_is_taken_out_or_altered_ends_what_was_opened_with_it() {
+    let [laptop, phone] = [(); 2].map(|()| NewKey::make().unwrap());
+    let entry = |name: &str, key: &NewKey| format!("{{ name = \"{name}\", hash = \"{}\" }}", key.hash);
+    let setup = Setup::new().head(AUTO).head(&format!(
+        "[auth]\nmode = \"none\"\nstdio = [{}, {}]\n[policy]\ndefault = \"deny\"\n[[policy.rule]]\neffect = \"allow\"\nwho = [\"stdio:*\"]\ntarget = [\"a/*/*\"]\n[[policy.rule]]\neffect = \"deny\"\nwho = [\"group:guests\"]\ntarget = [\"a/*/*\"]",
+        entry("laptop", &laptop),
+        entry("phone", &phone),
+    ));
+    let mut serve = serving(setup.server("a", json!({"tool_count": 1, "act": {"do": "never"}})));
+    let [mut first, mut second] = [&laptop, &phone].map(|key| {
+        let mut host = run(&serve, &[], &[("ONEGATE_TOKEN", key.secret.reveal())]);
+        host.open(Era::Legacy);
+        host.tools_count(1);
+        host.wait_stderr("attached");
+        host
+    });
+    let id = first.post_call("a__t000", "{}");
+    until("the call is there", PATIENCE, || serve.received_of("a", "tools/call").len() == 1);
+    edit(&serve, &format!("{}, ", entry("laptop", &laptop)), "");
+    assert_eq!(first.answer(&id).reason(), "downstream-unavailable");
+    assert_eq!(first.wait_end(PATIENCE).code(), Some(1));
+    assert!(first.stderr().contains("the token is none of auth.stdio"), "{}", first.stderr());
+    assert_eq!(second.tools_count(1), ["a__t000"]);
+    assert!(!second.stderr().contains("going on alone"), "it has another token");
+    let written = entry("phone", &phone);
+    edit(&serve, &written, &written.replace(" }", ", groups = [\"guests\"] }"));
+    second.wait_stderr("going on alone");
+    until("it is who it is now", PATIENCE, || second.tools().is_empty());
+    second.finish();
+    serve.signal("TERM");
+    serve.wait_end(PATIENCE);
+    serve.all_gone(Duration::from_secs(5));
+}
+
+/// D-26: as without, and the lines after it pass.
+#[test]
+fn a_line_that_is_too_long_is_answered_as_by_a_gateway_of_ones_own() {
+    let setup = Setup::new().head(AUTO).head(OPEN);
+    let mut serve = serving(setup.server("a", json!({"tool_count": 1})));
+    let answers = ["attached to the gateway", "running alone"].map(|how| {
+        let other = [("ONEGATE__GATEWAY__NAME_BUDGET", "50")];
+        let mut host = run(&serve, &[], if how == "running alone" { &other } else { &[] });
+        host.open(Era::Legacy);
+        host.wait_stderr(how);
+        host.post_as("\"long\"", "tools/call", &format!(r#""name":"{}""#, "x".repeat(17 << 20)), "");
+        let refused = host.answer("\"long\"").raw("error").unwrap().to_owned();
+        host.tools_count(1);
+        host.finish();
+        refused
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].contains("the limit is"), "{answers:?}");
+    serve.signal("TERM");
+    serve.wait_end(PATIENCE);
+}
+
+#[test]
+fn a_host_that_reads_nothing_keeps_no_run_from_ending() {
+    let tools = ["big", "never"].map(|name| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#));
+    let acts = json!({"big": {"do": "big", "bytes": 1 << 20}, "never": {"do": "never"}});
+    let setup = Setup::new().head(AUTO).head(OPEN).reads_on_demand();
+    let mut serve = serving(setup.server("a", json!({"tools": tools, "acts": acts})));
+    let mut host = run(&serve, &[], &[]);
+    host.open(Era::Legacy);
+    host.tools_count(2);
+    host.post_call("a__never", "{}");
+    for _ in 0..12 {
+        host.post_call("a__big", "{}");
+    }
+    // Those that it takes are followed by more than fits into a pipe.
+    for _ in 0..3 {
+        host.pick("large answer", PATIENCE, |message| message.line.len() > 1 << 20);
+    }
+    serve.signal("KILL");
+    serve.wait_end(PATIENCE);
+    host.post("ping", "");
+    host.wait_stderr("going on alone");
+    host.signal("TERM");
+    host.wait_end(Duration::from_secs(10));
+    serve.all_gone(Duration::from_secs(10));
 }
 
 #[test]
@@ -99,7 +247,7 @@ fn who_it_is_and_what_it_sees_is_as_without_and_another_configuration_is_not_att
 
 #[test]
 fn when_nothing_can_take_its_place_the_run_says_so_and_ends() {
-    let setup = Setup::new().head(AUTO).head("[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"");
+    let setup = Setup::new().head(AUTO).head(OPEN);
     let mut serve = serving(setup.server("a", json!({"tool_count": 1, "act": {"do": "never"}})));
     let mut host = run(&serve, &[], &[]);
     host.open(Era::Legacy);

@@ -501,14 +501,17 @@ impl Host {
         answer
     }
 
-    /// Another program in the environment of this one, whose configuration stays as it is; `arguments` are all that it gets.
+    /// Another program in the environment of this one, whose configuration stays as it is; `arguments` are all that it gets. What
+    /// it says is read as this one's is.
     #[expect(clippy::disallowed_methods, reason = "the tests start the program under test")]
     pub(crate) fn beside(&self, arguments: &[&str], env: &[(&str, &str)]) -> Host {
         let mut run = Command::new(onegate());
         run.args(arguments);
         self.setup.surround(&mut run);
         run.envs(env.iter().copied());
-        Host::spawn(run, Setup::new())
+        let mut setup = Setup::new();
+        setup.backlog = self.setup.backlog;
+        Host::spawn(run, setup)
     }
 
     /// What it was started with.
