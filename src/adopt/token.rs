@@ -7,7 +7,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use crate::ident::Secret;
@@ -34,9 +36,10 @@ pub struct Named {
 }
 
 impl Named {
-    /// Where the token of this name lies.
-    pub fn place(state: &Path, name: &str) -> PathBuf {
-        state.join(FOLDER).join(name)
+    /// Where the token of this name lies: each configuration has names of its own, and a folder for their tokens.
+    pub fn place(state: &Path, config: &Path, name: &str) -> PathBuf {
+        let hash = HEXLOWER.encode(&Sha256::digest(config.as_os_str().as_encoded_bytes()));
+        state.join(FOLDER).join(hash.get(..16).unwrap_or_default()).join(name)
     }
 
     /// The token, where it is there.
@@ -51,12 +54,15 @@ impl Named {
         Ok(whole::replace(&self.file, format!("{}\n", secret.reveal()).as_bytes(), 0o600)?)
     }
 
-    /// Takes the token away.
+    /// Takes the token away, with the last one its folder.
     pub fn remove(&self) -> io::Result<()> {
         match std::fs::remove_file(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
         }
+        // Others lie there, or it is gone.
+        let _ = self.file.parent().map(std::fs::remove_dir);
+        Ok(())
     }
 }
 
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn i_34_a_token_is_its_user_s_alone() {
         let root = tempfile::tempdir().unwrap();
-        let file = Named::place(root.path(), "laptop");
+        let file = Named::place(root.path(), Path::new("/etc/x.toml"), "laptop");
         let named = Named { file: file.clone(), ..named("x") };
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         named.write(&Secret::new("one")).unwrap();
@@ -202,5 +208,9 @@ mod tests {
         assert_eq!(named.read().unwrap().reveal(), "two");
         named.remove().and_then(|()| named.remove()).unwrap();
         assert!(named.read().is_none());
+        assert!(!file.parent().unwrap().exists());
+        for (config, name) in [("/etc/x.toml", "phone"), ("/etc/y.toml", "laptop")] {
+            assert_ne!(Named::place(root.path(), Path::new(config), name), file);
+        }
     }
 }

@@ -245,13 +245,12 @@ fn carry_out(
         return Ok(Exit::Fine);
     }
     let answer = answer(true);
-    let (first, last) = if word == "installed" { (&naming, &None) } else { (&None, &naming) };
-    first.as_ref().map_or(Ok(()), Naming::carry_out)?;
+    naming.as_ref().map_or(Ok(()), Naming::before)?;
     if let Err(refused) = plan.carry_out() {
-        first.iter().for_each(Naming::undo);
+        naming.iter().for_each(Naming::undo);
         return Ok(refuse(&refused));
     }
-    last.as_ref().map_or(Ok(()), Naming::carry_out)?;
+    naming.as_ref().map_or(Ok(()), Naming::after)?;
     if at.json {
         out::json(&answer)?;
     } else {

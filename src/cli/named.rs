@@ -20,7 +20,9 @@ pub(super) struct Naming {
     pub named: Named,
     /// The configuration that changes, and its new text.
     own: Option<(OwnFile, String)>,
-    /// The token, where it is to be written.
+    /// Why nobody can say whether the hash is in the configuration.
+    unread: Option<String>,
+    /// The token: the one that is to be written, or that is taken away.
     secret: Option<Secret>,
     leaves: bool,
 }
@@ -48,33 +50,43 @@ impl Naming {
         if let Some(named) = &known
             && named.read().is_some_and(|secret| proves(loaded, &secret))
         {
-            return Ok(Self { named: named.clone(), own: None, secret: None, leaves: false });
+            return Ok(Self { named: named.clone(), own: None, unread: None, secret: None, leaves: false });
         }
         let own = OwnFile::of(files, false)?;
         let path = own.real();
         if !loaded.sources.iter().any(|source| source.canonicalize().is_ok_and(|source| source == path)) {
             anyhow::bail!("{} is not what the host's onegate would use; name it with --config", own.path.display());
         }
+        // The hash over there would stay, and the token with it.
+        if let Some(other) = known.as_ref().filter(|known| known.config != path) {
+            let other = other.config.display();
+            out::say(&format!("onegate: it is installed there for {other}: uninstall that first"));
+            return Err(Exit::Usage.into());
+        }
         let key = NewKey::make().context("the operating system gives no random bytes")?;
-        let named =
-            Named { name: name.to_owned(), file: Named::place(state, name), config: path.to_owned(), hash: key.hash };
         let old = known.as_ref().map(|known| known.hash.as_str());
+        let file = known.as_ref().map_or_else(|| Named::place(state, &path, name), |known| known.file.clone());
+        let named = Named { name: name.to_owned(), file, config: path, hash: key.hash };
         let after = token::enter(&own.text, &named, old).with_context(|| own.path.display().to_string())?;
         let checked = own.check(&after, as_json)?;
         if !proves(&checked, &key.secret) {
             anyhow::bail!("{}: another file has the last word about auth.stdio", own.path.display());
         }
-        Ok(Self { named, own: Some((own, after)), secret: Some(key.secret), leaves: false })
+        Ok(Self { named, own: Some((own, after)), unread: None, secret: Some(key.secret), leaves: false })
     }
 
     /// What the way back of an installation takes away.
     pub(super) fn leave(named: Named) -> Self {
-        let own = OwnFile::of(std::slice::from_ref(&named.config), false).ok();
-        let own = own.and_then(|own| {
-            let after = token::leave(&own.text, &named.hash).ok()??;
-            Some((own, after))
+        let own = OwnFile::of(std::slice::from_ref(&named.config), false).and_then(|own| {
+            let after = token::leave(&own.text, &named.hash).with_context(|| own.path.display().to_string())?;
+            Ok(after.map(|after| (own, after)))
         });
-        Self { named, own, secret: None, leaves: true }
+        let (own, unread) = match own {
+            Ok(own) => (own, None),
+            Err(why) => (None, Some(format!("{why:#}"))),
+        };
+        let secret = named.read();
+        Self { named, own, unread, secret, leaves: true }
     }
 
     /// Shows it, without the token.
@@ -84,40 +96,56 @@ impl Naming {
             out::say(&format!("{}:", own.path.display()));
             out::say(&edit::shown_diff(&own.text, after));
         }
-        match (self.leaves, &self.own) {
-            (false, Some(_)) => out::say(&format!("{file} (new, for you alone): the token of `{}`", self.named.name)),
-            (false, None) => out::say(&format!("the token of `{}` stays: {file}", self.named.name)),
-            (true, Some(_)) => out::say(&format!("{file} (removed): the token of `{}`", self.named.name)),
-            (true, None) => out::say(&format!(
-                "{file} (removed): the token of `{}`, whose hash is not in {} any more",
-                self.named.name,
-                self.named.config.display()
-            )),
-        }
+        let (name, config) = (&self.named.name, self.named.config.display());
+        out::say(&match (self.leaves, &self.own, &self.unread) {
+            (false, Some(_), _) => format!("{file} (new, for you alone): the token of `{name}`"),
+            (false, None, _) => format!("the token of `{name}` stays: {file}"),
+            (true, Some(_), _) => format!("{file} (removed): the token of `{name}`"),
+            (true, None, None) => {
+                format!("{file} (removed): the token of `{name}`, whose hash is not in {config} any more")
+            }
+            (true, None, Some(why)) => {
+                format!("{file} (removed): the token of `{name}`; its hash stays where it is, and nobody has it: {why}")
+            }
+        });
     }
 
     /// The same for scripts.
     pub(super) fn as_json(&self) -> Value {
-        json!({ "name": self.named.name, "token_file": self.named.file, "config": self.named.config })
+        let mut said = json!({ "name": self.named.name, "token_file": self.named.file, "config": self.named.config });
+        if let Some(why) = &self.unread {
+            said["hash_stays"] = why.as_str().into();
+        }
+        said
     }
 
-    /// Does it: before the host's file is written, and after our entry is out of it.
-    pub(super) fn carry_out(&self) -> anyhow::Result<()> {
-        if let Some(secret) = &self.secret {
-            self.named.write(secret).with_context(|| self.named.file.display().to_string())?;
-        }
-        if let Some((own, after)) = &self.own {
-            own.write(after).inspect_err(|_| self.undo())?;
-        }
+    /// What comes before the host's file is written: a new token proves something, one that leaves proves nothing any more.
+    pub(super) fn before(&self) -> anyhow::Result<()> {
+        let file = || self.named.file.display().to_string();
         if self.leaves {
-            self.named.remove().with_context(|| self.named.file.display().to_string())?;
+            return self.named.remove().with_context(file);
         }
-        Ok(())
+        if let Some(secret) = &self.secret {
+            self.named.write(secret).with_context(file)?;
+        }
+        let Some((own, after)) = &self.own else { return Ok(()) };
+        own.write(after).inspect_err(|_| self.undo())
     }
 
-    /// The host's file was not written: what was made for it goes. What cannot be undone proves nothing without a token.
+    /// What comes after it: the hash of a token that is gone goes too.
+    pub(super) fn after(&self) -> anyhow::Result<()> {
+        let Some((own, after)) = self.own.as_ref().filter(|_| self.leaves) else { return Ok(()) };
+        own.write(after).with_context(|| {
+            format!("our entry is out, and the token of `{}` gone; its hash could not be taken out", self.named.name)
+        })
+    }
+
+    /// The host's file was not written: what was made for it goes, and what was taken away comes back. What cannot be undone
+    /// proves nothing without a token.
     pub(super) fn undo(&self) {
-        if self.secret.is_none() {
+        let Some(secret) = &self.secret else { return };
+        if self.leaves {
+            let _ = self.named.write(secret);
             return;
         }
         let _ = self.named.remove();

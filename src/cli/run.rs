@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use super::exit::Exit;
 use super::{Common, connect, load, out, pins, who};
 use crate::daemon::{self, attach};
-use crate::ident::Secret;
 
 /// Flags of `run`.
 #[derive(clap::Args)]
@@ -35,8 +34,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
     }
-    let principal = match who::of_token(&loaded.settings, args.token_file.as_deref()) {
-        Ok(principal) => principal,
+    let (principal, token) = match who::of_token(&loaded.settings, args.token_file.as_deref()) {
+        Ok(found) => found,
         Err(why) => {
             out::say(&format!("onegate: {why}"));
             return Ok(Exit::Usage);
@@ -47,11 +46,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         load::show_first(&mut loaded.settings, profile.as_deref())?;
         still(&loaded.settings)
     })?;
-    let wanted = (loaded.settings.admin.attach && !args.demands.last()).then(|| {
-        // It was read before, and is known.
-        let token = who::token(args.token_file.as_deref()).ok().flatten().map(|(token, _)| Secret::new(token));
-        attach::Wanted { identity: loaded.identity, profile: args.profile.clone(), token }
-    });
+    let attaches = loaded.settings.admin.attach && !args.demands.last();
+    let wanted = attaches.then(|| attach::Wanted { identity: loaded.identity, profile: args.profile.clone(), token });
     Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload, wanted))??.into())
 }
 

@@ -10,7 +10,7 @@ use super::out;
 use crate::catalog::Given;
 use crate::config::keys;
 use crate::config::settings::Settings;
-use crate::ident::{Capability, Kind, Principal};
+use crate::ident::{Capability, Kind, Principal, Secret};
 use crate::policy::Clock;
 use crate::shown::shown_str;
 
@@ -45,13 +45,13 @@ impl As {
     }
 }
 
-/// Whoever started us: `stdio`, or the one whose token this installation was given. A token that is
+/// Whoever started us: `stdio`, or the one whose token this installation was given, and that. A token that is
 /// given and not known is a fault: somebody thinks to be somebody.
-pub(super) fn of_token(settings: &Settings, file: Option<&Path>) -> Result<Principal, String> {
-    let Some((token, place)) = token(file)? else { return Ok(Principal::stdio()) };
+pub(super) fn of_token(settings: &Settings, file: Option<&Path>) -> Result<(Principal, Option<Secret>), String> {
+    let Some((token, place)) = token(file)? else { return Ok((Principal::stdio(), None)) };
     let known = keys::find(token.trim(), settings.auth.stdio.iter().map(|known| (known, &known.hash)));
     let known = known.ok_or_else(|| format!("{place} is none of auth.stdio"))?;
-    Ok(Principal::stdio_named(&known.name, &known.groups))
+    Ok((Principal::stdio_named(&known.name, &known.groups), Some(Secret::new(token))))
 }
 
 /// The token that this installation was given, and where it stands.

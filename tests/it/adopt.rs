@@ -359,13 +359,14 @@ fn s_15_an_installation_has_a_token_of_its_own() {
     home.put(OURS, before);
     let install = ["install", "cursor", "--as", "laptop", "--yes"];
     let shown = home.ends(&["install", "cursor", "--as", "laptop", "--dry-run"], 0);
-    assert!(shown.contains("+[[auth.stdio]]") && shown.contains("tokens/laptop (new, for you alone)"), "{shown}");
-    let token = home.path(".local/state/onegate/tokens/laptop");
-    assert!(home.read(OURS) == before && !token.exists(), "a preview writes nothing");
+    assert!(shown.contains("+[[auth.stdio]]") && shown.contains("/laptop (new, for you alone)"), "{shown}");
+    let tokens = home.path(".local/state/onegate/tokens");
+    assert!(home.read(OURS) == before && !tokens.exists(), "a preview writes nothing");
     let told = home.json(&install, 0);
+    let token = PathBuf::from(told["as"]["token_file"].as_str().unwrap());
     let secret = std::fs::read_to_string(&token).unwrap();
     let secret = secret.trim();
-    assert_eq!((&told["as"]["name"], &told["as"]["token_file"]), (&json!("laptop"), &json!(token)));
+    assert!(told["as"]["name"] == "laptop" && token.starts_with(&tokens), "{told}");
     let hash = data_encoding::HEXLOWER.encode(&sha2::Sha256::digest(secret.as_bytes()));
     let entry = format!("\n[[auth.stdio]]\nname = \"laptop\"\nhash = \"sha256:{hash}\"\n");
     assert_eq!(home.read(OURS), format!("{before}{entry}"));
@@ -402,8 +403,55 @@ fn s_15_an_installation_has_a_token_of_its_own() {
     assert!(shown.contains("(removed): the token of `laptop`"), "{shown}");
     assert!(!token.exists() && !home.path(".cursor/mcp.json").exists());
     assert_eq!(home.read(OURS), before, "to the byte");
+    assert_eq!(std::fs::read_dir(&tokens).unwrap().count(), 0);
     // A host's file that is not ours to change leaves nothing behind.
     home.put(".cursor/mcp.json", r#"{"mcpServers":{"onegate":{"command":"other"}}}"#);
     home.ends(&install, 1);
     assert!(home.read(OURS) == before && !token.exists());
+}
+
+/// Names are a configuration's own: two that use the same one take nothing from each other.
+#[test]
+fn s_15_the_tokens_of_two_configurations_are_two() {
+    let home = Home::new();
+    let text = "[servers.a]\nurl = \"http://127.0.0.1:1/\"\n";
+    let (one, two) = (home.put("one.toml", text), home.put("two.toml", text));
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    let install = |host, config| {
+        home.ends(&["install", host, "--as", "laptop", "--config", config, "--yes"], 0);
+        let file = home.path(if host == "cursor" { ".cursor/mcp.json" } else { ".codeium/windsurf/mcp_config.json" });
+        let entry: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let args = entry["mcpServers"]["onegate"]["args"].as_array().unwrap().iter();
+        args.map(|arg| arg.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let starts = |args: &[String], code| {
+        home.ends(&args.iter().map(String::as_str).collect::<Vec<_>>(), code);
+    };
+    let (first, second) = (install("cursor", one), install("windsurf", two));
+    starts(&first, 0);
+    starts(&second, 0);
+    // The token of one proves nothing to the other, and stays where it is needed.
+    let told = home.ends(&["install", "cursor", "--as", "laptop", "--config", two, "--yes"], 2);
+    assert!(told.contains("one.toml: uninstall that first"), "{told}");
+    home.ends(&["uninstall", "cursor", "--yes"], 0);
+    starts(&first, 2);
+    starts(&second, 0);
+    home.ends(&["uninstall", "windsurf", "--yes"], 0);
+    assert_eq!((home.read("one.toml").as_str(), home.read("two.toml").as_str()), (text, text));
+}
+
+/// What proves something goes first; what could not be looked at is said to be so.
+#[test]
+fn s_15_a_configuration_that_may_not_be_written_keeps_no_token_alive() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    let file = home.put(OURS, "[servers.a]\nurl = \"http://127.0.0.1:1/\"\n");
+    let told = home.json(&["install", "cursor", "--as", "laptop", "--yes"], 0);
+    let token = PathBuf::from(told["as"]["token_file"].as_str().unwrap());
+    let before = home.read(OURS);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let told = home.ends(&["uninstall", "cursor", "--yes"], 0);
+    assert!(told.contains("its hash stays where it is") && told.contains("read-only"), "{told}");
+    assert!(!told.contains("any more"), "{told}");
+    assert!(!token.exists() && !home.path(".cursor/mcp.json").exists() && home.read(OURS) == before);
 }

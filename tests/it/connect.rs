@@ -128,8 +128,11 @@ fn changes_and_questions_come_through_and_a_host_that_may_not_enter_is_told() {
     until("why is told", PATIENCE, || stranger.stderr().contains("401"));
     assert!(!stranger.stderr().contains("wrong"));
     stranger.finish();
-    let mut nobody = serve.beside(&["run", "--connect", "tools.example"], &[]);
-    assert_eq!(nobody.wait_end(PATIENCE).code(), Some(2));
+    // What is no address, and what is for servers of one's own alone.
+    for more in [&["tools.example"][..], &[&url, "--locked"], &[&url, "--trust-on-first-use"]] {
+        let mut nobody = serve.beside(&[&["run", "--connect"], more].concat(), &[]);
+        assert_eq!(nobody.wait_end(PATIENCE).code(), Some(2), "{more:?}");
+    }
     serve.signal("TERM");
     serve.wait_end(PATIENCE);
     serve.all_gone(Duration::from_secs(5));
