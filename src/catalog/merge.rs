@@ -310,6 +310,7 @@ impl Catalogue {
                     // Its host must know it, and no model asks for it.
                     always: definition.app_only
                         || self.surface.is_always(source.server, &source.key, &definition.native),
+                    uses: self.surface.uses(&source.key, &definition.native),
                     place: self.surface.place(source.server),
                     bytes: if measured { self.most_bytes(entry) } else { 0 },
                 }

@@ -3,6 +3,8 @@
 //!
 //! Sizes come in; what is listed goes out. Called by `merge` when a catalogue is built.
 
+use std::cmp::Reverse;
+
 use super::tokens;
 use crate::config::settings::SurfaceMode;
 
@@ -11,6 +13,8 @@ use crate::config::settings::SurfaceMode;
 pub(super) struct Candidate {
     /// It stays in the list before all others.
     pub(super) always: bool,
+    /// How much it was called lately.
+    pub(super) uses: u32,
     /// Where its server stands among those of the profile.
     pub(super) place: usize,
     /// The most bytes of its definition to any host.
@@ -44,7 +48,7 @@ pub(super) fn listed(tools: &[Candidate], mode: SurfaceMode, max_tokens: Option<
     }
     let mut room = Room::new(max_tokens, own.fixed + own.search);
     let mut order: Vec<usize> = (0..tools.len()).collect();
-    order.sort_by_key(|&n| (!tools[n].always, tools[n].place, n));
+    order.sort_by_key(|&n| (!tools[n].always, Reverse(tools[n].uses), tools[n].place, n));
     let mut listed = vec![false; tools.len()];
     for n in order {
         let wanted = tools[n].always || mode == SurfaceMode::List;
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
 
     fn tool(always: bool, place: usize, bytes: usize) -> Candidate {
-        Candidate { always, place, bytes }
+        Candidate { always, uses: 0, place, bytes }
     }
 
     const OWN: Own = Own { fixed: 0, search: 10 };
@@ -96,6 +100,17 @@ mod tests {
         assert_eq!(list(42), Some(vec![false, false, true, false]));
         assert_eq!(list(11), Some(vec![false; 4]));
         assert_eq!(listed(&tools, SurfaceMode::List, None, OWN), None);
+    }
+
+    #[test]
+    fn srf_2_what_was_called_more_comes_first() {
+        let mut tools = [tool(false, 0, 100), tool(false, 0, 100), tool(true, 2, 100)];
+        tools[1].uses = 3;
+        tools[0].uses = 2;
+        assert_eq!(listed(&tools, SurfaceMode::List, Some(68), OWN), Some(vec![false, true, true]));
+        tools[0].uses = 4;
+        assert_eq!(listed(&tools, SurfaceMode::List, Some(68), OWN), Some(vec![true, false, true]));
+        assert_eq!(listed(&tools, SurfaceMode::List, Some(42), OWN), Some(vec![false, false, true]), "always first");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::settings::{ItemFilter, ProfileSettings, SurfaceMode, SurfaceSettings, TrimSettings};
+use crate::config::settings::{ItemFilter, ProfileSettings, SurfaceMode, SurfaceSettings, TrimSettings, Uses};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{ItemRules, Policy, ServerRules};
 use crate::protocol::json;
@@ -77,6 +77,8 @@ fn surfaces() -> impl Strategy<Value = SurfaceSettings> {
             max_tokens: max_tokens.or((mode == SurfaceMode::Auto).then_some(10_000)),
             always: always.into_iter().map(str::to_owned).collect(),
             always_of: Vec::new(),
+            recent: None,
+            uses: Uses::new([("m".to_owned(), [("tool2".to_owned(), 5)].into())].into()),
             trim,
             list_servers,
         },

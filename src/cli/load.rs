@@ -10,6 +10,7 @@ use crate::daemon::{Fresh, Reload};
 use crate::policy::{Clock, Policy, RulesError};
 use crate::shown::shown_str;
 use crate::telemetry;
+use crate::telemetry::audit::used;
 
 /// Loads the configuration and starts logging; its faults are told ([`Exit`]).
 pub(super) fn load(common: &Common, json: bool) -> anyhow::Result<Loaded> {
@@ -27,10 +28,11 @@ pub(super) fn load_with(common: &Common, json: bool, flag: Option<(Flag, String)
         trust::trust(&state, candidate).context("the trust could not be noted")?;
         loaded = config::load(&options);
     }
-    let loaded = match loaded {
+    let mut loaded = match loaded {
         Ok(loaded) => loaded,
         Err(faults) => return Err(tell(json, &faults.0)?.into()),
     };
+    used::fill(&mut loaded.settings);
     telemetry::log::start(&loaded.settings.telemetry);
     for note in &loaded.notes {
         tracing::warn!("{note}");
@@ -65,6 +67,7 @@ pub(super) fn again(
             ));
         }
         check(&mut loaded)?;
+        used::fill(&mut loaded.settings);
         loaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
         Ok(Fresh { settings: loaded.settings, read: loaded.watched })
     };

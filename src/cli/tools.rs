@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::progress::Starting;
-use super::unused::{self, Called};
+use super::unused;
 use super::who::As;
 use super::{Common, load, out, run};
 use crate::catalog::ledger::{Ledger, Sum};
@@ -17,6 +17,7 @@ use crate::gateway::{Catalogue, Gateway, Pace, State};
 use crate::ident::{Kind, Principal};
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
+use crate::telemetry::audit::used::Used;
 use crate::telemetry::mask::Mask;
 
 /// Flags of `tools`.
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let who = args.who.principal(&settings)?;
     let called = match args.unused {
         None => None,
-        Some(time) => Some(Called::read(&super::audit::files_of(settings.telemetry.audit.as_ref())?, time)?),
+        Some(time) => Some(unused::called(&super::audit::files_of(settings.telemetry.audit.as_ref())?, time)?),
     };
     // Nothing is called.
     settings.telemetry.audit = None;
@@ -76,7 +77,7 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
     Ok(())
 }
 
-fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Called>) -> anyhow::Result<()> {
+fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Used>) -> anyhow::Result<()> {
     let catalogue = gateway.catalogue(gateway.sight(who, 0));
     if let Some(called) = called {
         return match args.json {

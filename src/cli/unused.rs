@@ -2,89 +2,45 @@
 //!
 //! Reads records and changes nothing; what is suggested is for a person to decide.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::load;
 use crate::catalog::{Catalogue, Item, tokens};
 use crate::ident::Kind;
-use crate::moment;
 use crate::protocol::version::Revision;
 use crate::shown::shown_str;
-use crate::telemetry::audit::verify::Lines;
+use crate::telemetry::audit::used::Used;
 
-/// What was called in some time.
-#[derive(Default)]
-pub(super) struct Called {
-    /// Server and native name.
-    tools: BTreeSet<(String, String)>,
-    /// When the first record was written that was read.
-    since: Option<String>,
-    /// From when on calls count.
-    from: String,
+/// Reads the records of this last time.
+pub(super) fn called(files: &[PathBuf], time: Duration) -> anyhow::Result<Used> {
+    Used::read(files, time)
+        .map_err(|(file, error)| anyhow::Error::new(error).context(shown_str(&file.display().to_string())))
 }
 
-impl Called {
-    /// Reads the records of this last time.
-    pub(super) fn read(files: &[PathBuf], time: Duration) -> anyhow::Result<Self> {
-        let from = SystemTime::now().checked_sub(time).map(moment::text).unwrap_or_default();
-        let mut called = Self { from, ..Self::default() };
-        for file in files {
-            called.file(file).with_context(|| shown_str(&file.display().to_string()))?;
-        }
-        Ok(called)
-    }
-
-    fn file(&mut self, file: &Path) -> anyhow::Result<()> {
-        let mut lines = Lines::open(file)?;
-        while let Some(raw) = lines.next_line()? {
-            let Ok(record) = serde_json::from_slice::<Value>(&raw.bytes) else { continue };
-            self.record(&record);
-        }
-        Ok(())
-    }
-
-    fn record(&mut self, record: &Value) {
-        let text = |name: &str| record[name].as_str();
-        let Some(time) = text("time") else { return };
-        if self.since.as_deref().is_none_or(|since| time < since) {
-            self.since = Some(time.to_owned());
-        }
-        // Who was refused wanted it all the same.
-        if let (Some(server), Some("tool"), Some(native)) = (text("server"), text("kind"), text("native"))
-            && time >= self.from.as_str()
-        {
-            self.tools.insert((server.to_owned(), native.to_owned()));
-        }
-    }
-
-    /// Why the records do not reach as far back as was asked.
-    fn gap(&self) -> Option<String> {
-        match &self.since {
-            None => Some("nothing is recorded yet".to_owned()),
-            Some(since) if *since > self.from => Some(format!("the records begin at {since}")),
-            Some(_) => None,
-        }
+/// Why the records do not reach as far back as was asked.
+fn gap(called: &Used) -> Option<String> {
+    match &called.recorded {
+        None => Some("nothing is recorded yet".to_owned()),
+        Some(since) if *since > called.from => Some(format!("the records begin at {since}")),
+        Some(_) => None,
     }
 }
 
 /// The visible tools that are not among those.
-fn unused<'a>(catalogue: &'a Catalogue, called: &Called) -> Vec<Item<'a>> {
-    let is_unused = |item: &Item<'_>| {
-        item.hidden.is_none() && !called.tools.contains(&(item.key.to_string(), item.native.to_owned()))
-    };
+fn unused<'a>(catalogue: &'a Catalogue, called: &Used) -> Vec<Item<'a>> {
+    let is_unused = |item: &Item<'_>| item.hidden.is_none() && !called.has(item.key.as_str(), item.native);
     catalogue.items(Kind::Tool, Revision::LATEST_MODERN).filter(is_unused).collect()
 }
 
 /// For people: the tools, what they cost, and what to write to leave them out.
-pub(super) fn as_text(catalogue: &Catalogue, called: &Called) -> String {
+pub(super) fn as_text(catalogue: &Catalogue, called: &Used) -> String {
     let unused = unused(catalogue, called);
     let mut text = String::new();
-    if let Some(gap) = called.gap() {
+    if let Some(gap) = gap(called) {
         text.push_str(&format!("{gap}: what was called before is not known\n"));
     }
     if unused.is_empty() {
@@ -104,7 +60,7 @@ pub(super) fn as_text(catalogue: &Catalogue, called: &Called) -> String {
 }
 
 /// The same for programs.
-pub(super) fn as_json(catalogue: &Catalogue, called: &Called) -> Value {
+pub(super) fn as_json(catalogue: &Catalogue, called: &Used) -> Value {
     let unused = unused(catalogue, called);
     let row = |item: &Item<'_>| {
         json!({
@@ -117,7 +73,7 @@ pub(super) fn as_json(catalogue: &Catalogue, called: &Called) -> Value {
         .map(|(key, tools)| (key, tools.iter().map(|item| literal(item.native)).collect()))
         .collect();
     json!({
-        "unused": unused.iter().map(row).collect::<Vec<_>>(), "since": called.from, "recorded_since": called.since,
+        "unused": unused.iter().map(row).collect::<Vec<_>>(), "since": called.from, "recorded_since": called.recorded,
         "tokens": unused.iter().map(|item| tokens::estimate(item.bytes)).sum::<usize>(), "deny": deny,
     })
 }
@@ -168,8 +124,8 @@ mod tests {
         Catalogue::build(&[one], &Policy::new(vec![ServerRules::default()]), 45, &View::default())
     }
 
-    fn called(records: &[(&str, &str)]) -> Called {
-        let mut called = Called { from: "2026-01-02T00:00:00Z".to_owned(), ..Called::default() };
+    fn called(records: &[(&str, &str)]) -> Used {
+        let mut called = Used { from: "2026-01-02T00:00:00Z".to_owned(), ..Used::default() };
         for (time, native) in records {
             called.record(&json!({"time": time, "server": "a", "kind": "tool", "native": native}));
         }

@@ -100,6 +100,12 @@ pub(super) fn resolve(
     };
     let admin = admin(&file.admin, &ground);
     let audit = audit(file.telemetry.audit, &ground, earlier, &mut faults);
+    let by_use = profiles.iter().filter(|profile| audit.is_none() && profile.surface.recent.is_some());
+    notes.extend(by_use.map(|profile| {
+        let key = format!("profiles.{}.recent", profile.name);
+        let message = format!("{key}: what is called is not recorded (`telemetry.audit.file`), so nothing goes by it");
+        Note { place: origins.place(&key, layers), message }
+    }));
     Resolved {
         settings: Settings {
             gateway: GatewaySettings {

@@ -26,7 +26,7 @@ pub use server::{
     EraChoice, ItemFilter, Launch, Reach, Remote, Restart, ServerFault, ServerLimits, ServerSettings, Sharing, Start,
     Stop, Timeouts,
 };
-pub use surface::{SurfaceMode, SurfaceSettings, TrimSettings};
+pub use surface::{SurfaceMode, SurfaceSettings, TrimSettings, Uses};
 pub use target::{Target, TargetError, WhoError, WhoPattern};
 
 /// The whole configuration.

@@ -3,7 +3,7 @@
 //! Called by `serving`; finds no faults of its own, `check` has found them.
 
 use super::schema::{Profile, Surface};
-use super::settings::{ServerSettings, SurfaceMode, SurfaceSettings, TrimSettings};
+use super::settings::{ServerSettings, SurfaceMode, SurfaceSettings, TrimSettings, Uses};
 
 /// What `auto` takes for the most tokens of a list where nobody says it.
 const AUTO_TOKENS: usize = 10_000;
@@ -22,6 +22,8 @@ pub(super) fn settings(profile: &Profile, servers: &[ServerSettings]) -> Surface
         max_tokens: said.or((mode == SurfaceMode::Auto).then_some(AUTO_TOKENS)),
         always: profile.tools.always.clone(),
         always_of: servers.iter().filter(|server| !server.always.is_empty()).map(of_server).collect(),
+        recent: profile.recent.map(|period| period.0),
+        uses: Uses::default(),
         trim: TrimSettings {
             description: profile.trim.description.map(|most| most as usize),
             output_schema: !profile.trim.output_schema,

@@ -10,6 +10,7 @@ mod reload;
 mod signals;
 mod socket;
 mod systemd;
+mod uses;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use reload::Fixed;
 pub use reload::{Fresh, Reload};
 pub use signals::Ended;
 pub use systemd::Inherited;
+use uses::Uses;
 
 /// What the ladder of a stop takes beyond its own waits.
 const SLACK: Duration = Duration::from_millis(200);
@@ -53,6 +55,8 @@ pub struct Daemon {
     fault: Arc<ArcSwapOption<String>>,
     /// No operator looks any more, and nothing is loaded.
     closed: CancellationToken,
+    /// What hosts call is counted.
+    uses: Option<Uses>,
 }
 
 impl Daemon {
@@ -72,13 +76,13 @@ impl Daemon {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
         let (tasks, fixed) = (TaskTracker::new(), Fixed::of(&settings));
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
-        let of_hosts = catalogue.is_some();
+        let (of_hosts, closed) = (catalogue.is_some(), CancellationToken::new());
+        let uses = of_hosts.then(|| Uses::count(&settings, &closed, &tasks));
         let processes = if of_hosts { Processes::telling(tasks.clone()) } else { Processes::new(tasks.clone()) };
         let connect = Arc::new(processes);
         let current = Current::start(settings, connect, &memory, &tasks, (audit, catalogue))
             .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
-        let (fault, closed) = (Arc::default(), CancellationToken::new());
-        Ok(Self { current, tasks, keeper, fixed, fault, closed })
+        Ok(Self { current, tasks, keeper, fixed, fault: Arc::default(), closed, uses })
     }
 
     /// The gateway that is in force.
@@ -102,7 +106,8 @@ impl Daemon {
     ) {
         let (current, fault) = (Arc::clone(&self.current), Arc::clone(&self.fault));
         let (entrance, guests) = entrances.unzip();
-        let subject = reload::Subject { current, entrance, guests: guests.flatten(), fixed: self.fixed.clone(), fault };
+        let (fixed, uses, guests) = (self.fixed.clone(), self.uses.clone(), guests.flatten());
+        let subject = reload::Subject { current, entrance, guests, fixed, fault, uses };
         reload::watch(subject, reload, stop.clone(), &self.tasks);
     }
 

@@ -13,9 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use super::attach::Guests;
 use super::systemd;
+use super::uses::Uses;
 use crate::config::settings::{AdminSettings, GatewaySettings, HttpSettings, Settings, TelemetrySettings};
 use crate::gateway::Current;
 use crate::policy::RulesError;
+use crate::telemetry::audit::used::Wanted;
 use crate::upstream::http::Entrance;
 use crate::watched::{Files, Read};
 
@@ -79,6 +81,7 @@ pub(super) struct Subject {
     pub(super) fixed: Fixed,
     /// Why the last configuration is not in force; read by those who look.
     pub(super) fault: Arc<ArcSwapOption<String>>,
+    pub(super) uses: Option<Uses>,
 }
 
 /// Loads the configuration anew when it has changed or somebody says so, until `stop`.
@@ -146,10 +149,13 @@ impl Subject {
             tracing::warn!("{key} is another now: that takes effect with the next start");
         }
         settings.gateway.state.clone_from(&self.fixed.gateway.state);
-        let (http, auth) = (settings.http.clone(), settings.auth.clone());
+        let (http, auth, counts) = (settings.http.clone(), settings.auth.clone(), Wanted::by(&settings));
         let reloaded = self.current.reload(settings).await.map_err(|faults| RulesError::all(&faults))?;
         if let Some(entrance) = &self.entrance {
             entrance.reload(&http, &auth);
+        }
+        if let Some(uses) = &self.uses {
+            uses.reload(counts);
         }
         if let Some(guests) = &self.guests {
             guests.reload(&auth.stdio);

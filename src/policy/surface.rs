@@ -3,7 +3,7 @@
 //! Part of a [`super::View`], and like it knows no exposed name (N-15). `catalog` decides by it when it is built.
 
 use super::RulesError;
-use crate::config::settings::{ProfileSettings, SurfaceMode, TrimSettings};
+use crate::config::settings::{ProfileSettings, SurfaceMode, TrimSettings, Uses};
 use crate::ident::ServerKey;
 use crate::pattern::Pattern;
 
@@ -20,6 +20,7 @@ pub struct Surface {
     list_servers: bool,
     /// Which server is shown first, by index in the settings.
     order: Box<[usize]>,
+    uses: Uses,
 }
 
 impl Surface {
@@ -46,7 +47,7 @@ impl Surface {
         let order = servers.iter().map(place).collect();
         let (mode, max_tokens, trim, list_servers) = (said.mode, said.max_tokens, said.trim, said.list_servers);
         if faults.is_empty() {
-            Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, order })
+            Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, order, uses: said.uses.clone() })
         } else {
             Err(faults)
         }
@@ -85,6 +86,11 @@ impl Surface {
                 let target = format!("{key}/{native}");
                 self.always.iter().any(|pattern| pattern.matches(&target))
             }
+    }
+
+    /// How much a tool was called lately, where that counts (SRF-2).
+    pub fn uses(&self, key: &ServerKey, native: &str) -> u32 {
+        self.uses.weight(key.as_str(), native)
     }
 
     /// Which servers come first where not all fit: as the profile names them, else by their keys.

@@ -240,3 +240,27 @@ fn past_decisions_are_replayed_against_another_configuration() {
     assert!(gone.code == Some(1) && gone.out.contains("no-such-server"), "{}", gone.out);
     assert!(gone.out.contains("2 would change, 0 are undecidable, 2 stay as they were"), "{}", gone.out);
 }
+
+/// What is recorded says which tools are listed where not all fit: from the start after it was counted on, and not before.
+#[test]
+fn srf_2_what_was_called_lately_is_listed_first() {
+    let head =
+        "[telemetry]\naudit = { file = \"audit/audit.jsonl\" }\n[profiles.default]\nmax_tokens = 700\nrecent = \"7d\"";
+    let mut setup = Setup::new().head(head).server("a", json!({"tool_count": 300}));
+    let (listed, behind) = ("a__t000".to_owned(), "a__t299".to_owned());
+    for run in 1..=3 {
+        let mut host = setup.open(Era::Legacy);
+        let tools = host.tools_until("a few are listed", |tools| tools.len() > 2);
+        assert!(tools.len() < 300 && tools.contains(&listed), "{tools:?}");
+        assert_eq!(tools.contains(&behind), run == 3, "run {run}: {tools:?}");
+        host.call(&behind, "{}");
+        if run == 2 {
+            let folder = host.path("xdg/state/onegate/used");
+            until("it is counted", PATIENCE, || std::fs::read_dir(&folder).is_ok_and(|files| files.count() == 1));
+        }
+        setup = host.leave();
+    }
+    let (_, shown) = setup.json(&["tools", "--json"]);
+    let item = shown["items"].as_array().unwrap().iter().find(|item| item["exposed"] == *behind).unwrap();
+    assert_eq!(item["listed"], true, "people are shown what hosts see");
+}

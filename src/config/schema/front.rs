@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Surface, Tools, Trim};
+use crate::config::period::Period;
 
 /// One cut of the catalogue.
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
@@ -23,6 +24,10 @@ pub(in crate::config) struct Profile {
     #[schemars(range(min = 500, max = 10_000_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Of the tools that `tools.always` does not name, those come first that were called in this last time, by the record of
+    /// decisions (`telemetry.audit.file`), the more the earlier; counted once a day, and taken up at a start or reload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent: Option<Period>,
     /// What is left out of the definitions in the list.
     pub trim: Trim,
     /// Whether a tool of ours, `onegate__servers`, tells which servers there are.

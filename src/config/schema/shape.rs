@@ -251,6 +251,7 @@ static PROFILE: Shape = Shape::Table(&[
     ),
     ("surface", word(&["list", "search", "auto"])),
     ("max_tokens", Shape::Count { min: 500, max: 10_000_000 }),
+    ("recent", period(Duration::from_secs(60), Duration::from_secs(366 * 24 * 3600))),
     (
         "trim",
         Shape::Table(&[

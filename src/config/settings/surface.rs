@@ -1,6 +1,11 @@
 //! How much of a profile's tools a host is shown at once, as the other rooms see it: `surface`, `max_tokens`, `always`,
 //! `trim`.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::ident::ServerKey;
 
 /// How a host gets at the tools of a profile.
@@ -37,10 +42,37 @@ pub struct SurfaceSettings {
     pub always: Vec<String>,
     /// The same as each server has it, by native name.
     pub always_of: Vec<(ServerKey, Vec<String>)>,
+    /// What was called in this last time comes first.
+    pub recent: Option<Duration>,
+    /// How often that was; filled in by who reads the records.
+    pub uses: Uses,
     /// What is left out of definitions in the list.
     pub trim: TrimSettings,
     /// Whether a tool of ours tells which servers there are.
     pub list_servers: bool,
+}
+
+/// How often tools were called: by server, by native name. Shows nothing of it: it is no part of what was configured.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Uses(Arc<BTreeMap<String, BTreeMap<String, u32>>>);
+
+impl Uses {
+    /// Takes what was counted.
+    pub fn new(counted: BTreeMap<String, BTreeMap<String, u32>>) -> Self {
+        Self(Arc::new(counted))
+    }
+
+    /// How often a tool was called, roughly: the binary logarithm, so that one call more hardly ever changes an order.
+    pub fn weight(&self, server: &str, native: &str) -> u32 {
+        let count = self.0.get(server).and_then(|tools| tools.get(native)).copied().unwrap_or_default();
+        u32::BITS - count.leading_zeros()
+    }
+}
+
+impl fmt::Debug for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Uses")
+    }
 }
 
 /// What is left out of the definitions of tools as they are listed.

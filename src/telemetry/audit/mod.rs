@@ -15,6 +15,7 @@ mod names;
 mod queue;
 mod record;
 mod shape;
+pub mod used;
 pub mod verify;
 
 use std::sync::Arc;
