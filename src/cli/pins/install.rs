@@ -18,7 +18,7 @@ use crate::pins::artifact::{self, Artifact, ArtifactKind};
 use crate::pins::facet::Hash;
 use crate::pins::lock::{packages_name, snapshots};
 use crate::pins::managed::{Plan, Site, listed};
-use crate::shown::shown_str;
+use crate::telemetry::mask::Mask;
 
 /// The longest that a client may take for one step.
 const STEP: Duration = Duration::from_secs(15 * 60);
@@ -206,13 +206,15 @@ impl Steps<'_> {
         if ended.fine {
             return Ok(());
         }
-        let mut said: Vec<_> = ended.said.iter().map(|line| shown_str(line)).collect();
-        // A value of the configuration may be among the words of a client.
-        for secret in self.launch.secrets.iter().map(Secret::reveal).filter(|secret| !secret.is_empty()) {
-            said.iter_mut().for_each(|line| *line = line.replace(secret, "[secret]"));
-        }
-        Err(format!("`{} {}` failed: {}", self.client.name, args[0], said.join(" / ")))
+        Err(failed(self.client.name, args[0], &ended.said, &self.launch.secrets))
     }
+}
+
+/// Why a step failed, in the client's own words: a value of the configuration may be among them.
+fn failed(client: &str, step: &str, said: &[String], secrets: &[Secret]) -> String {
+    let mask = Mask::new(secrets);
+    let said: Vec<_> = said.iter().map(|line| mask.shown(line)).collect();
+    format!("`{client} {step}` failed: {}", said.join(" / "))
 }
 
 const QUIET_NPM: [&str; 3] = ["--no-audit", "--no-fund", "--loglevel=error"];
@@ -240,6 +242,17 @@ fn requirements(report: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::ident::Secret;
+
+    #[test]
+    fn i_34_a_secret_is_hidden_before_a_line_is_escaped_and_cut() {
+        let secrets = ["tok\u{200b}en-1", "tok\u{200b}en-1-and-more", "ab"].map(Secret::new);
+        let said =
+            ["bad tok\u{200b}en-1-and-more for ab".to_owned(), format!("{}tok\u{200b}en-1-and-more", "x".repeat(490))];
+        let told = super::failed("npm", "ci", &said, &secrets);
+        assert_eq!(told, format!("`npm ci` failed: bad [secret] for ab / {}[secret]", "x".repeat(490)));
+    }
+
     #[test]
     fn what_pip_would_install_becomes_a_list_with_hashes() {
         let package = |name: &str, hashes: &str| {
