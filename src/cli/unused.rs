@@ -12,7 +12,7 @@ use super::load;
 use crate::catalog::{Catalogue, Item, tokens};
 use crate::ident::Kind;
 use crate::protocol::version::Revision;
-use crate::shown::shown_str;
+use crate::shown::{hidden, shown_str};
 use crate::telemetry::audit::used::Used;
 
 /// Reads the records of this last time.
@@ -84,10 +84,31 @@ fn by_server<'a, 'i>(items: &'a [Item<'i>]) -> BTreeMap<&'i str, Vec<&'a Item<'i
     found
 }
 
-/// The names as a list of patterns in TOML.
+/// The names as a list of patterns in TOML, fit for a terminal and for pasting.
 fn patterns(items: &[&Item<'_>]) -> String {
-    let all: toml_edit::Array = items.iter().map(|item| literal(item.native)).collect();
-    all.to_string()
+    let all: Vec<_> = items.iter().map(|item| quoted(&literal(item.native))).collect();
+    format!("[{}]", all.join(", "))
+}
+
+/// A text in TOML, on one line, in which nothing hides: what TOML itself would leave as it is, too.
+fn quoted(text: &str) -> String {
+    if !text.contains(hidden) {
+        return toml_edit::Value::from(text).to_string();
+    }
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if hidden(c) => match u32::from(c) {
+                code @ ..=0xffff => out.push_str(&format!("\\u{code:04X}")),
+                code => out.push_str(&format!("\\U{code:08X}")),
+            },
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// A pattern that matches this name alone.
@@ -142,6 +163,22 @@ mod tests {
         assert_eq!(as_json(&catalogue, &known)["deny"]["a"], json!(["old", "odd\\*\\[x"]));
         let all = called(&[("2026-01-01T00:00:00Z", "x"), ("2026-01-03T00:00:00Z", "read")]);
         assert_eq!(unused(&catalogue, &all).len(), 2);
+    }
+
+    #[test]
+    fn d100_nothing_hides_in_a_remedy() {
+        let names = ["a\u{202e}b\u{200b}", "two\nlines", "tag\u{e0041}\"\\'"];
+        let called = called(&[]);
+        let catalogue = catalogue(&names);
+        let text = as_text(&catalogue, &called);
+        assert!(text.chars().all(|c| c == '\n' || !hidden(c)), "{text:?}");
+        let line = text.lines().find(|line| line.starts_with("tools.deny")).unwrap();
+        assert!(line.contains(r#""a\u202Eb\u200B""#), "{line}");
+        let table: toml_edit::DocumentMut = line.parse().unwrap();
+        let read: Vec<_> =
+            table["tools"]["deny"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let matched = |name: &&str| read.iter().any(|pattern| Pattern::new(pattern).unwrap().matches(name));
+        assert!(read.len() == 3 && names.iter().all(matched), "{read:?}");
     }
 
     #[test]
