@@ -2,8 +2,8 @@
 //! §3.2, level 2).
 //!
 //! What is installed is said by a list of packages with an integrity value for each, made by npm or by uv or pip; the lock
-//! names that list by its hash and keeps it beside the snapshots. Here: what of a launch can be installed ([`Plan`]), what a
-//! list says ([`listed`]), and whether the folder is what was installed ([`Site`]). Starts no client: `onegate lock` does.
+//! names that list by its hash and keeps it beside the snapshots. Here: what of a launch can be installed ([`Plan`]), and
+//! whether the folder is what was installed ([`Site`]); what a list says: [`super::listed`]. Starts no client: `onegate lock` does.
 //! Asked by the gateway before a start, and by the commands.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::artifact::{Artifact, ArtifactKind, Reference, hash_file, program_name};
 use super::facet::Hash;
+use super::listed::listed;
 use crate::config::settings::Launch;
 use crate::ident::Secret;
 use crate::shown::shown_str;
@@ -146,63 +147,6 @@ fn command_of(package: &str, about: &Value) -> Option<String> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
     };
     (!name.contains('/') && !name.starts_with('.')).then(|| name.to_owned())
-}
-
-/// The integrity values that a list of packages has for these; why it binds nothing, else. Every package of it must have one.
-pub fn listed(plan: &Plan, list: &[u8]) -> Result<String, String> {
-    let text = std::str::from_utf8(list).map_err(|_| "the list of packages is no text".to_owned())?;
-    let bound = if plan.kind == ArtifactKind::Npm { npm_list(text)? } else { pypi_list(text)? };
-    let of = |(name, version): &(String, String)| {
-        let found = bound.get(&plain_name(plan.kind, name)).filter(|(known, _)| known == version);
-        found
-            .map(|(_, integrity)| integrity.clone())
-            .ok_or_else(|| format!("the list of packages does not have {} {}", shown_str(name), shown_str(version)))
-    };
-    Ok(plan.packages.iter().map(of).collect::<Result<Vec<_>, _>>()?.join(", "))
-}
-
-type Bound = BTreeMap<String, (String, String)>;
-
-fn npm_list(text: &str) -> Result<Bound, String> {
-    let list: Value = serde_json::from_str(text).map_err(|error| format!("package-lock.json: {error}"))?;
-    let packages = list.get("packages").and_then(Value::as_object).ok_or("package-lock.json has no packages")?;
-    let mut bound = Bound::new();
-    for (path, about) in packages.iter().filter(|(path, _)| !path.is_empty()) {
-        let text = |name: &str| about.get(name).and_then(Value::as_str).map(str::to_owned);
-        let integrity = text("integrity").filter(|integrity| integrity.starts_with("sha512-"));
-        let integrity = integrity.ok_or_else(|| format!("{} has no sha512 in package-lock.json", shown_str(path)))?;
-        if let Some(name) = path.strip_prefix("node_modules/") {
-            bound.insert(name.to_owned(), (text("version").unwrap_or_default(), integrity));
-        }
-    }
-    Ok(bound)
-}
-
-fn pypi_list(text: &str) -> Result<Bound, String> {
-    let mut bound = Bound::new();
-    for line in
-        text.replace("\\\n", " ").lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
-        let mut words = line.split_whitespace();
-        let (name, version) = words.next().and_then(|word| word.split_once("==")).unwrap_or((line, ""));
-        let hashes: Vec<_> =
-            words.filter_map(|word| word.strip_prefix("--hash=")).filter(|hash| hash.starts_with("sha256:")).collect();
-        if hashes.is_empty() || version.is_empty() {
-            return Err(format!("{} has no sha256 in the list of packages", shown_str(name)));
-        }
-        let name = plain_name(ArtifactKind::Pypi, name);
-        bound.insert(name, (version.trim_end_matches(';').to_owned(), hashes.join(" ")));
-    }
-    Ok(bound)
-}
-
-/// A name as its registry compares it.
-fn plain_name(kind: ArtifactKind, name: &str) -> String {
-    if kind == ArtifactKind::Npm {
-        return name.to_owned();
-    }
-    let parts = name.split('[').next().unwrap_or_default().split(['-', '_', '.']).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
 /// Where the packages of one list are installed.
@@ -355,4 +299,4 @@ fn tree(folder: &Path) -> io::Result<BTreeMap<String, String>> {
 
 #[cfg(test)]
 #[path = "managed_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -16,8 +16,9 @@ use crate::gateway::Processes;
 use crate::ident::Secret;
 use crate::pins::artifact::{self, Artifact, ArtifactKind};
 use crate::pins::facet::Hash;
+use crate::pins::listed::{listed, pypi_line};
 use crate::pins::lock::{packages_name, snapshots};
-use crate::pins::managed::{Plan, Site, listed};
+use crate::pins::managed::{Plan, Site};
 use crate::telemetry::mask::Mask;
 
 /// The longest that a client may take for one step.
@@ -231,11 +232,14 @@ fn requirements(report: &[u8]) -> Result<String, String> {
     let line = |package: &Value| {
         let text = |pointer: &str| package.pointer(pointer).and_then(Value::as_str);
         let (name, version) = (text("/metadata/name")?, text("/metadata/version")?);
-        let hash = text("/download_info/archive_info/hashes/sha256")?;
-        Some(format!("{name}=={version} --hash=sha256:{hash}\n"))
+        // The words of a package itself: they may be anything.
+        pypi_line(name, version, text("/download_info/archive_info/hashes/sha256")?)
     };
-    let mut lines: Vec<_> =
-        all.iter().map(line).collect::<Option<_>>().ok_or("a package has no sha256 in pip's report")?;
+    let mut lines: Vec<_> = all
+        .iter()
+        .map(line)
+        .collect::<Option<_>>()
+        .ok_or("a package has no name, exact version or sha256 in pip's report")?;
     lines.sort();
     Ok(lines.concat())
 }
@@ -265,6 +269,8 @@ mod tests {
         let list = super::requirements(both.as_bytes()).unwrap();
         assert_eq!(list, "a==1.0 --hash=sha256:aa\nb==1.0 --hash=sha256:bb\n");
         assert!(super::requirements(report(&[package("a", "{}")]).as_bytes()).is_err());
+        let evil = package("a==1 --hash=sha256:aa\\n--index-url=https://h.invalid/?", r#"{"sha256":"bb"}"#);
+        assert!(super::requirements(report(&[evil]).as_bytes()).is_err());
         assert!(super::requirements(b"{").is_err());
     }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+pub use self::runners::{is_exact_python, is_npm_name, is_pypi_name};
 use super::facet::Hash;
 use crate::config::settings::{Launch, Reach};
 use crate::ident::Secret;

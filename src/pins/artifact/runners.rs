@@ -143,17 +143,19 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// `name`, `@scope/name`.
-fn is_npm_name(name: &str) -> bool {
+pub fn is_npm_name(name: &str) -> bool {
     match name.strip_prefix('@') {
         Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_plain(scope) && is_plain(name)),
         None => is_plain(name),
     }
 }
 
-/// `name`, `name[extra]`.
-fn is_pypi_name(name: &str) -> bool {
+/// `name`, `name[extra]`, `name[extra,more]`.
+pub fn is_pypi_name(name: &str) -> bool {
     match name.split_once('[') {
-        Some((name, extras)) => is_plain(name) && extras.strip_suffix(']').is_some_and(is_plain),
+        Some((name, extras)) => {
+            is_plain(name) && extras.strip_suffix(']').is_some_and(|all| all.split(',').all(is_plain))
+        }
         None => is_plain(name),
     }
 }
@@ -205,7 +207,7 @@ fn is_exact_semver(version: &str) -> bool {
 }
 
 /// `2.1`, `1.0.0rc1`, `1!2.0`; no `*`, no tag.
-fn is_exact_python(version: &str) -> bool {
+pub fn is_exact_python(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit())
         && version.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+' | b'!' | b'_'))
 }
