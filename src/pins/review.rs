@@ -45,6 +45,8 @@ pub struct Differences {
     pub key: ServerKey,
     /// Why nothing of it is approved.
     pub quarantine: Option<Quarantine>,
+    /// See [`unbound`].
+    pub unbound: Option<String>,
     /// What it says of itself.
     pub said: Said,
     /// Its entries, by kind and name.
@@ -84,6 +86,7 @@ pub fn differences(
         Some(locked) => drift::launch_drift(locked, observed.launch, observed.artifact.as_ref()),
         None => Some(Quarantine::Unlocked),
     };
+    let unbound = locked.and_then(|locked| unbound(key, locked, observed));
     let locked = locked.unwrap_or(&empty);
     let said = match &observed.announced {
         Some(announced) if quarantine != Some(Quarantine::Unlocked) => drift::said(&locked.announced, announced),
@@ -109,7 +112,25 @@ pub fn differences(
         }));
     }
     entries.sort_by(|a, b| (a.kind.as_str(), &a.name).cmp(&(b.kind.as_str(), &b.name)));
-    Differences { key: key.clone(), quarantine, said, entries }
+    Differences { key: key.clone(), quarantine, unbound, said, entries }
+}
+
+/// Why a yes to how a server is launched now would bind less of it than was reviewed, and what to do instead: the lock has
+/// its packages, and they are not what is there (E-10).
+pub fn unbound(key: &ServerKey, locked: &LockedServer, observed: &Observed) -> Option<String> {
+    locked.artifact.as_ref()?.packages?;
+    let now = observed.artifact.as_ref();
+    match now.map(|now| (&now.broken, now.packages)) {
+        Some((Some(broken), _)) => Some(broken.clone()),
+        Some((None, Some(_))) => None,
+        Some((None, None)) | None if locked.launch == observed.launch => Some(format!(
+            "the packages that the lock binds it by are not installed here; `onegate lock --install {key}` does that"
+        )),
+        Some((None, None)) | None => Some(format!(
+            "the lock binds it by the bytes of its packages, and those of another launch are not installed; `onegate lock \
+             --update {key}` installs them and takes what is seen then for reviewed"
+        )),
+    }
 }
 
 fn change(kind: Kind, listed: &Listed, locked: &LockedServer, others: &BTreeSet<String>) -> Option<Change> {

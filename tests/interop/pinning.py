@@ -142,15 +142,27 @@ class Walk:
         for entry in self.changes:
             self.run(0, "approve", UPGRADED, entry["kind"], entry["name"], "--hash", entry["new"])
         text = self.run(3, "diff", UPGRADED)
+        if f"`onegate lock --update {UPGRADED}`" not in text:
+            raise Failure(f"the diff does not say how the new bytes are bound: {text[:2000]}")
         for line in text.splitlines():
             # As a reviewer would: what the diff says is left to approve of the server itself.
             words = line.split()
             if words[:4] == ["onegate", "approve", UPGRADED, "server"]:
                 self.run(0, *words[1:])
-        self.run(0, "lock", "--install", UPGRADED, limit=INSTALL_S)
+        # By its version alone it would be bound by less than it was.
+        self.run(1, "approve", UPGRADED, "server", "launch", "--hash", self.launch)
+        before = self.reviewed()
+        self.run(0, "lock", "--update", UPGRADED, limit=INSTALL_S)
+        if before != self.reviewed():
+            raise Failure("what was approved by its hash is not what was locked then")
         self.run(0, "lock", "--check")
         self.run(0, "run", "--locked")
         return "lock --check passes"
+
+    def reviewed(self):
+        """The hashes of all definitions, in the order of the lock."""
+        text = (self.root / "onegate.lock").read_text(encoding="utf-8")
+        return [line for line in text.splitlines() if line.startswith("hash = ")]
 
     def starts(self, logs):
         """How long a start takes, by the runner with a warm cache and by what is installed; told, not judged."""

@@ -209,6 +209,50 @@ fn e_10_a_version_that_is_locked_is_bound_by_its_bytes_later_and_an_upgrade_stay
 }
 
 #[test]
+fn e_10_no_yes_takes_back_that_packages_are_bound_by_their_bytes() {
+    let setup = npm("1.2.3");
+    ends(&setup, &["lock", "--install"], 0);
+    let text = lock_text(&setup);
+    let is_refused = |setup: &Setup, remedy: &str| {
+        let found: Value = serde_json::from_str(&ends(setup, &["diff", "--json"], 3).out).unwrap();
+        let server = &found["servers"][0];
+        assert!(server["unbound"].as_str().unwrap().contains(remedy), "{server}");
+        let hash = server["launch"].as_str().unwrap().to_owned();
+        for words in [&["a", "server", "launch"][..], &["--all"]] {
+            let told = ends(setup, &[&["approve"], words, &["--hash", &hash]].concat(), 1).err;
+            assert!(told.contains(remedy), "{words:?}: {told}");
+        }
+        assert_eq!(lock_text(setup), text);
+    };
+    // Another version, which is not installed: its runner would fetch it.
+    let setup = setup.with("x@1.2.3", "x@1.3.0");
+    let told = ends(&setup, &["diff", "--live"], 3).out;
+    assert!(told.contains("now npm x 1.3.0, level 1") && told.contains("`onegate lock --update a`"), "{told}");
+    assert!(!told.contains("onegate approve"), "{told}");
+    is_refused(&setup, "`onegate lock --update a`");
+    // On another machine, and with other bytes.
+    let setup = setup.with("x@1.3.0", "x@1.2.3");
+    let code = folder(&setup).join("node_modules/x/i.sh");
+    std::fs::write(&code, [&std::fs::read(&code).unwrap()[..], b"# evil\n"].concat()).unwrap();
+    is_refused(&setup, "`onegate lock --install` installs it anew");
+    std::fs::remove_dir_all(setup.path("xdg/state/onegate/installed")).unwrap();
+    is_refused(&setup, "`onegate lock --install a`");
+    // A package that nobody can install is not bound by less either, named or not.
+    let setup = setup.with("\"-y\"", "\"--registry=https://r.invalid\"");
+    for words in [&["lock", "--update"][..], &["lock", "--update", "a"]] {
+        assert!(ends(&setup, words, 1).err.contains("a cannot be installed: nobody knows what its option --registry"));
+        assert_eq!(lock_text(&setup), text);
+    }
+    // What is no package any more is another server altogether.
+    let setup = setup.with("command = \"npx\"", &format!("command = {}", toml_text(fake().to_str().unwrap())));
+    let setup = setup.with("\"--registry=https://r.invalid\", \"x@1.2.3\", ", "");
+    is_refused(&setup, "`onegate lock --update a`");
+    let told = ends(&setup, &["lock", "--update", "a"], 0).out;
+    assert!(told.contains("a: 1 definition; binary "), "{told}");
+    ends(&setup, &["lock", "--check"], 0);
+}
+
+#[test]
 fn e_10_what_cannot_be_bound_is_not_locked() {
     for (version, why) in
         [("6.6.6", "`npm install` failed: npm error code ETARGET"), ("5.5.5", "node_modules/x has no sha512")]

@@ -99,8 +99,8 @@ fn of_server(
         "launch" => {
             // It may never have been started as it is.
             let observed = launched(settings, server, Some(locked), Observed::default());
-            if let Some(broken) = observed.artifact.as_ref().and_then(|artifact| artifact.broken.as_ref()) {
-                return Err(say(broken));
+            if let Some(why) = review::unbound(&server.key, locked, &observed) {
+                return Err(say(&format!("{}: {why}", server.key)));
             }
             let hash = review::launch_digest(&observed);
             (locked.launch, locked.artifact) = (observed.launch, observed.artifact);
@@ -189,6 +189,10 @@ fn all(settings: &Settings, lock: Option<&Lock>, hash: Hash) -> anyhow::Result<E
         .iter()
         .map(|(key, seen)| review::differences(key, locked(key), seen, &tools_of_others(key, lock, &observed)))
         .collect();
+    // A yes to what is shown is none to less being bound.
+    if let Some((key, why)) = differences.iter().find_map(|server| Some((&server.key, server.unbound.as_ref()?))) {
+        return Ok(say(&format!("{key}: {why}")));
+    }
     let now = review::digest(&differences, &observed);
     if now != hash {
         return Ok(say(&format!("the differences are not those that were reviewed: {}", told(Some(now)))));

@@ -10,7 +10,6 @@ use super::{chosen, observe, read_lock, recalled, tell_failed, tools_of_others};
 use crate::cli::exit::Exit;
 use crate::cli::{Common, load, out};
 use crate::ident::ServerKey;
-use crate::pins::artifact::Artifact;
 use crate::pins::drift::{EntryState, Quarantine};
 use crate::pins::facet::Hash;
 use crate::pins::observed::{Memory, Observed};
@@ -98,7 +97,7 @@ pub(super) fn as_json(all: &[Differences], observed: &BTreeMap<ServerKey, Observ
             json!({
                 "key": server.key.as_str(), "entries": entries,
                 "quarantine": server.quarantine.as_ref().map(|why| json!({ "code": why.code(), "text": why.to_string() })),
-                "launch": launch_of(server, observed).map(|hash| hash.to_string()),
+                "launch": launch_of(server, observed).map(|hash| hash.to_string()), "unbound": server.unbound,
                 "instructions": said.instructions, "new_capabilities": said.capabilities,
                 "protocol": said.downgrade.as_ref().map(|(found, locked)| json!({ "found": found, "locked": locked })),
             })
@@ -121,9 +120,12 @@ pub(super) fn as_text(all: &[Differences], observed: &BTreeMap<ServerKey, Observ
         if let Some(why) = &server.quarantine {
             text.push_str(&format!("{key}: {why}\n"));
             if let Some(launch) = launch_of(server, observed) {
-                let now = observed.get(key).and_then(|seen| seen.artifact.as_ref()).map(Artifact::to_string);
-                text.push_str(&now.map(|now| format!("    now {now}\n")).unwrap_or_default());
-                text.push_str(&format!("    onegate approve {key} server launch --hash {launch}\n"));
+                let now = observed.get(key).and_then(|seen| seen.artifact.as_ref());
+                text.push_str(&now.map(|now| format!("    now {now}, level {}\n", now.level)).unwrap_or_default());
+                text.push_str(&match &server.unbound {
+                    Some(why) => format!("  ! {why}\n"),
+                    None => format!("    onegate approve {key} server launch --hash {launch}\n"),
+                });
             }
         }
         let seen = observed.get(key);
@@ -149,7 +151,8 @@ pub(super) fn as_text(all: &[Differences], observed: &BTreeMap<ServerKey, Observ
     if text.is_empty() {
         return "no differences\n".to_owned();
     }
-    if all.iter().any(Differences::is_drift) {
+    // What would be refused is not offered.
+    if all.iter().any(Differences::is_drift) && all.iter().all(|server| server.unbound.is_none()) {
         let digest = review::digest(all, observed);
         text.push_str(&format!("all of this: onegate approve --all --hash {digest}\n"));
     }

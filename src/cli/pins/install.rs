@@ -46,6 +46,12 @@ pub(super) fn plan(server: &ServerSettings) -> Result<(Plan, &Launch), String> {
     }
 }
 
+/// Whether a server is launched as a package of a registry that has lists of packages, installed or not.
+pub(super) fn is_package(server: &ServerSettings) -> bool {
+    let kind = server.reach.as_ref().ok().map(|reach| artifact::reference(reach).kind);
+    matches!(kind, Some(ArtifactKind::Npm | ArtifactKind::Pypi))
+}
+
 /// Installs what a server runs: from the list of packages that the lock names, or from one that is made now. Nothing is done
 /// where all of it is there.
 pub(super) fn install(

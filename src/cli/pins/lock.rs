@@ -257,7 +257,9 @@ fn packages(
             continue;
         }
         if let Err(why) = install::plan(server) {
-            if args.servers.iter().any(|named| named == key.as_str()) {
+            let named = args.install && args.servers.iter().any(|named| named == key.as_str());
+            // What is no package any more has no packages; what still is one is not bound by less.
+            if named || before.is_some() && args.update && install::is_package(server) {
                 out::say(&format!("onegate: {key} cannot be installed: {why}"));
                 packages.failed.insert(key.clone());
             }
