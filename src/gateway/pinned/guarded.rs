@@ -2,8 +2,8 @@
 //!
 //! Where the lock binds packages that are installed, their command is started in the place of the runner. Starts nothing itself. Asked by `downstream` through [`Guarded`], which stands around the way to servers.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -26,12 +26,25 @@ impl Pinned {
         Some((Site::of(&self.state, plan.kind, packages), plan))
     }
 
+    /// How the installed command of a server is started, as its last look found; nothing where its runner is. Another lock, or
+    /// other settings, may be in force since that look: then it is refused, and looked at again with the next try.
+    fn entry(&self, server: usize, settings: &ServerSettings) -> Result<Option<Launch>, String> {
+        let is_of_these = |asked: &Launch| matches!(&settings.reach, Ok(Reach::Launch(launch)) if launch == asked);
+        let entry = self.sites[server].now().entry.clone();
+        let entry = entry.and_then(|(asked, entry)| is_of_these(&asked).then_some(entry));
+        let bound = || self.with_locked(server, |locked| locked.and_then(|locked| locked.artifact.as_ref()?.packages));
+        if entry.is_none() && self.mode(server) == PinMode::Enforce && bound().is_some() {
+            return Err("not started: the lock has packages of it that were not compared yet".to_owned());
+        }
+        Ok(entry)
+    }
+
     /// Whether a server may be started: what is launched is what was reviewed (E-09, E-10).
     async fn clear(&self, server: usize, settings: &ServerSettings) -> Result<(), String> {
         let mode = self.mode(server);
         let site = &self.sites[server];
         if mode == PinMode::Off {
-            *site.entry.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            site.now().entry = None;
             return Ok(());
         }
         let launch = match &settings.reach {
@@ -44,7 +57,7 @@ impl Pinned {
             None => Ok((None, None)),
         };
         let measured = measured.map(|(artifact, entry)| {
-            *site.entry.lock().unwrap_or_else(PoisonError::into_inner) = entry;
+            site.now().entry = entry;
             artifact
         });
         let before = self.quarantine(server);
@@ -81,8 +94,8 @@ impl Pinned {
     }
 }
 
-/// What is launched, and how the installed command of it is started.
-type Measured = (Option<Artifact>, Option<Launch>);
+/// What is launched, what was asked for and how the installed command of it is started instead.
+type Measured = (Option<Artifact>, Option<(Launch, Launch)>);
 
 /// Reads what is launched, which may be large; awaited at once by who asked.
 async fn measure(
@@ -93,7 +106,9 @@ async fn measure(
     let read = move || {
         let installed = installation.and_then(|(site, plan)| {
             let artifact = site.measure(&plan, &reference)?;
-            Some((Some(artifact), site.launch(&plan, &launch?)))
+            let asked = launch?;
+            let entry = site.launch(&plan, &asked);
+            Some((Some(artifact), entry.map(|entry| (asked, entry))))
         });
         installed.map_or_else(|| Ok((Some(reference.measure()?), None)), Ok)
     };
@@ -110,9 +125,8 @@ pub(in crate::gateway) struct Guarded {
 impl Connect for Guarded {
     fn connect(&self, server: &ServerSettings) -> Result<Link, String> {
         let pins = self.pins.load();
-        let site = pins.index(&server.key).map(|index| &pins.sites[index]);
-        let entry = site.and_then(|site| site.entry.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        match entry {
+        let index = pins.index(&server.key);
+        match index.map(|index| pins.entry(index, server)).transpose()?.flatten() {
             Some(launch) => self.inner.connect(&ServerSettings { reach: Ok(Reach::Launch(launch)), ..server.clone() }),
             None => self.inner.connect(server),
         }

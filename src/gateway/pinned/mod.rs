@@ -69,8 +69,6 @@ struct Site {
     reference: Option<Reference>,
     /// What of it can be installed.
     plan: Option<Plan>,
-    /// How its installed command is started, found out before each start.
-    entry: Mutex<Option<Launch>>,
     now: Arc<Mutex<Now>>,
     /// It is enforced, and nothing of it is served.
     closed: AtomicBool,
@@ -91,6 +89,8 @@ struct Now {
     failed: BTreeSet<Kind>,
     /// It was started before the lock had its packages: it is not compared with them until it is started again.
     early: bool,
+    /// What of it was asked for and how its installed command is started instead, found out before each start.
+    entry: Option<(Launch, Launch)>,
 }
 
 impl Site {
@@ -124,7 +124,6 @@ impl Pinned {
                     Ok(Reach::Launch(launch)) => Plan::of(launch).ok(),
                     Ok(Reach::Remote(_)) | Err(_) => None,
                 },
-                entry: Mutex::default(),
                 now,
                 closed: AtomicBool::new(false),
             }
