@@ -189,6 +189,18 @@ pub fn packages_name(hash: &Hash) -> String {
     format!("{}.packages", hash.hex())
 }
 
+/// The list of packages of that name, which must hold what its name says; and its file, where others than its owner can change it.
+pub fn packages(folder: &Path, hash: &Hash, key: &ServerKey) -> Result<(Vec<u8>, Option<PathBuf>), LockFault> {
+    let (of, name) = (format!("{key}: its packages"), packages_name(hash));
+    let path = folder.join(&name);
+    match bounded(&path, MAX_PACKAGES) {
+        Ok((bytes, loose)) if Hash::of(&bytes) == *hash => Ok((bytes, loose.then_some(path))),
+        Ok(_) => Err(LockFault::WrongSnapshot { of, name }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(LockFault::NoSnapshot { of, name }),
+        Err(error) => Err(LockFault::Unreadable { path, error: error.to_string() }),
+    }
+}
+
 impl Lock {
     /// Reads a lock and its snapshots; nothing where there is none. What is wrong with single servers is said there.
     pub fn read(path: &Path) -> Result<Option<Self>, LockFault> {
@@ -437,18 +449,9 @@ impl Reader<'_> {
 
     /// What is wrong with a list of packages.
     fn packages(&mut self, hash: &Hash, key: &ServerKey) -> Option<LockFault> {
-        let (of, name) = (format!("{key}: its packages"), packages_name(hash));
-        let path = self.folder.join(&name);
-        match bounded(&path, MAX_PACKAGES) {
-            Ok((bytes, loose)) => {
-                if loose {
-                    self.loose.get_or_insert(path);
-                }
-                (Hash::of(&bytes) != *hash).then_some(LockFault::WrongSnapshot { of, name })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(LockFault::NoSnapshot { of, name }),
-            Err(error) => Some(LockFault::Unreadable { path, error: error.to_string() }),
-        }
+        let read = packages(&self.folder, hash, key);
+        self.loose = self.loose.take().or_else(|| read.as_ref().ok()?.1.clone());
+        read.err()
     }
 
     fn artifact(&self, table: &dyn TableLike) -> Result<Artifact, LockFault> {

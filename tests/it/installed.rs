@@ -168,14 +168,26 @@ fn e_10_an_npm_package_is_installed_bound_by_its_bytes_and_started_without_its_r
     ends(&setup, &["lock", "--check"], 3);
     ends(&setup, &["lock", "--install"], 0);
     ends(&setup, &["lock", "--check"], 0);
-    // The list is a part of the lock.
-    for file in std::fs::read_dir(setup.path("onegate.lock.d")).unwrap() {
-        let path = file.unwrap().path();
-        if path.extension().is_some_and(|end| end == "packages") {
-            std::fs::write(path, "{}").unwrap();
-        }
-    }
+    // The list is a part of the lock: another one is not installed from, though it names the same package.
+    let mut kept = std::fs::read_dir(setup.path("onegate.lock.d")).unwrap().map(|file| file.unwrap().path());
+    let list = kept.find(|path| path.extension().is_some_and(|end| end == "packages")).unwrap();
+    let whole = std::fs::read(&list).unwrap();
+    std::fs::write(&list, [&whole[..], b"\n"].concat()).unwrap();
+    std::fs::remove_dir_all(setup.path("xdg/state/onegate/installed")).unwrap();
+    asked(&setup);
     assert!(ends(&setup, &["verify"], 5).err.contains("snapshot-wrong: a: its packages"));
+    let told = ends(&setup, &["lock", "--install"], 1);
+    assert!(told.err.contains("a cannot be installed: snapshot-wrong: a: its packages") && told.out.is_empty());
+    std::fs::remove_file(&list).unwrap();
+    let told = ends(&setup, &["lock", "--install"], 1);
+    assert!(
+        told.err.contains("a cannot be installed: snapshot-missing: a: its packages: there is no "),
+        "{}",
+        told.err
+    );
+    assert_eq!(asked(&setup), Vec::<String>::new());
+    std::fs::write(&list, whole).unwrap();
+    ends(&setup, &["lock", "--install"], 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::ident::Secret;
 use crate::pins::artifact::{self, Artifact, ArtifactKind};
 use crate::pins::facet::Hash;
 use crate::pins::listed::{listed, pypi_line};
-use crate::pins::lock::{packages_name, snapshots};
+use crate::pins::lock::{self, snapshots};
 use crate::pins::managed::{Plan, Site};
 use crate::telemetry::mask::Mask;
 
@@ -119,7 +119,10 @@ impl Steps<'_> {
     ) -> anyhow::Result<Result<Installed, String>> {
         let state = &settings.gateway.state;
         let list = match packages {
-            Some(hash) => std::fs::read(snapshots(&settings.pins.lock).join(packages_name(&hash)))?,
+            Some(hash) => match lock::packages(&snapshots(&settings.pins.lock), &hash, &server.key) {
+                Ok((list, _)) => list,
+                Err(fault) => return Ok(Err(fault.to_string())),
+            },
             None => {
                 let scratch = state.join("installed").join(format!(".{}-{}", server.key, std::process::id()));
                 std::fs::create_dir_all(&scratch)?;
