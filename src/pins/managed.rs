@@ -149,7 +149,7 @@ fn command_of(package: &str, about: &Value) -> Option<String> {
     (!name.contains('/') && !name.starts_with('.')).then(|| name.to_owned())
 }
 
-/// Where the packages of one list are installed.
+/// Where the packages of one list are installed as one plan has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     kind: ArtifactKind,
@@ -158,10 +158,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// The place of a list of packages in a state folder.
-    pub fn of(state: &Path, kind: ArtifactKind, packages: Hash) -> Self {
-        let name = format!("{}-{}", kind.as_str(), &packages.hex()[..24]);
-        Self { kind, packages, folder: state.join("installed").join(name) }
+    /// The place of a list of packages in a state folder. Another plan may resolve to the same list, for another Python too:
+    /// it has a place of its own, so that neither undoes the other.
+    pub fn of(state: &Path, plan: &Plan, packages: Hash) -> Self {
+        let Plan { kind, python, .. } = plan;
+        let all = json!([packages.to_string(), plan.wanted(), python]).to_string();
+        let name = format!("{}-{}", kind.as_str(), &Hash::of(all.as_bytes()).hex()[..24]);
+        Self { kind: *kind, packages, folder: state.join("installed").join(name) }
     }
 
     /// The folder.

@@ -82,7 +82,7 @@ const LIST: &str = r#"{"packages":{"node_modules/x":{"version":"1.2.3","integrit
 fn installed(state: &Path) -> (Site, Plan, Launch) {
     let launch = launch("npx -y x@1.2.3 --flag");
     let plan = Plan::of(&launch).unwrap();
-    let site = Site::of(state, plan.kind, Hash::of(LIST.as_bytes()));
+    let site = Site::of(state, &plan, Hash::of(LIST.as_bytes()));
     site.open().unwrap();
     let package = site.folder().join("node_modules/x");
     std::fs::create_dir_all(&package).unwrap();
@@ -143,6 +143,18 @@ fn e_10_what_is_installed_is_compared_file_by_file() {
     }
     site.open().unwrap();
     assert!(site.measure(&plan, &of).is_none(), "begun anew");
+}
+
+#[test]
+fn each_way_to_the_same_list_has_a_place_of_its_own() {
+    let list = Hash::of(b"a==1 --hash=sha256:aa\nb==2 --hash=sha256:bb\n");
+    let place = |words: &str, list| Site::of(Path::new("/state"), &plan(words).unwrap(), list).folder().to_owned();
+    let one = place("uvx --from a==1 --with b==2 a", list);
+    for words in ["uvx --from b==2 --with a==1 b", "uvx --python 3.12 --from a==1 --with b==2 a"] {
+        assert_ne!(place(words, list), one, "{words}");
+    }
+    assert_ne!(place("uvx --from a==1 --with b==2 a", Hash::of(b"other")), one);
+    assert_eq!(place("uvx --with b==2 --from a==1 a", list), place("uvx --with b==2 --from a==1 a x", list));
 }
 
 #[test]

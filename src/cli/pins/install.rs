@@ -137,7 +137,7 @@ impl Steps<'_> {
         if let Err(why) = listed(plan, &list) {
             return Ok(Err(why));
         }
-        let site = Site::of(state, plan.kind, Hash::of(&list));
+        let site = Site::of(state, plan, Hash::of(&list));
         if !site.is_whole(plan) {
             site.open()?;
             if let Err(why) = self.fill(plan, &list, site.folder()).await {

@@ -210,7 +210,7 @@ pub(super) fn launched(
     let reference = artifact::reference(reach);
     let packages = locked.and_then(|locked| locked.artifact.as_ref()?.packages);
     let installed = packages.zip(install::plan(server).ok()).and_then(|(packages, (plan, _))| {
-        Site::of(&settings.gateway.state, plan.kind, packages).measure(&plan, &reference)
+        Site::of(&settings.gateway.state, &plan, packages).measure(&plan, &reference)
     });
     if let Some(measured) = installed.or_else(|| reference.measure().ok()) {
         observed.artifact = Some(measured);

@@ -23,7 +23,7 @@ impl Pinned {
         let plan = site.plan.clone()?;
         let locked = || self.with_locked(server, |locked| locked?.artifact.as_ref()?.packages);
         let packages = self.installed.get(&site.key).copied().or_else(locked)?;
-        Some((Site::of(&self.state, plan.kind, packages), plan))
+        Some((Site::of(&self.state, &plan, packages), plan))
     }
 
     /// How the installed command of a server is started, as its last look found; nothing where its runner is. Another lock, or

@@ -143,7 +143,7 @@ async fn e_10_what_was_not_compared_is_not_started_whatever_comes_between() {
     };
     let one = server("one");
     let (plan, of) = (Plan::of(&launch("one")).unwrap(), reference(one.reach.as_ref().unwrap()));
-    let site = managed::Site::of(&state, plan.kind, Hash::of(LIST.as_bytes()));
+    let site = managed::Site::of(&state, &plan, Hash::of(LIST.as_bytes()));
     site.open().unwrap();
     let bin = site.folder().join("node_modules/.bin");
     std::fs::create_dir_all(&bin).unwrap();
