@@ -3,7 +3,7 @@
 //!
 //! What is installed is said by a list of packages with an integrity value for each, made by npm or by uv or pip; the lock
 //! names that list by its hash and keeps it beside the snapshots. Here: what of a launch can be installed ([`Plan`]), and
-//! whether the folder is what was installed ([`Site`]); what a list says: [`super::listed`]. Starts no client: `onegate lock` does.
+//! whether the folder is what was installed ([`Site`]); what a list says: [`super::listed`]; whose an installation is: [`kept`]. Starts no client: `onegate lock` does.
 //! Asked by the gateway before a start, and by the commands.
 
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ use crate::config::settings::Launch;
 use crate::ident::Secret;
 use crate::shown::shown_str;
 use crate::whole;
+
+pub mod kept;
 
 /// Files that an installation may have.
 const MAX_FILES: usize = 200_000;
@@ -149,6 +151,11 @@ fn command_of(package: &str, about: &Value) -> Option<String> {
     (!name.contains('/') && !name.starts_with('.')).then(|| name.to_owned())
 }
 
+/// Where all installations are, of all locks.
+fn installations(state: &Path) -> PathBuf {
+    state.join("installed")
+}
+
 /// Where the packages of one list are installed as one plan has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -164,7 +171,7 @@ impl Site {
         let Plan { kind, python, .. } = plan;
         let all = json!([packages.to_string(), plan.wanted(), python]).to_string();
         let name = format!("{}-{}", kind.as_str(), &Hash::of(all.as_bytes()).hex()[..24]);
-        Self { kind: *kind, packages, folder: state.join("installed").join(name) }
+        Self { kind: *kind, packages, folder: installations(state).join(name) }
     }
 
     /// The folder.

@@ -76,10 +76,10 @@ fn the_command_of_a_package_is_found_as_npx_finds_it() {
     }
 }
 
-const LIST: &str = r#"{"packages":{"node_modules/x":{"version":"1.2.3","integrity":"sha512-aa"}}}"#;
+pub(super) const LIST: &str = r#"{"packages":{"node_modules/x":{"version":"1.2.3","integrity":"sha512-aa"}}}"#;
 
 /// What `npm ci` would make.
-fn installed(state: &Path) -> (Site, Plan, Launch) {
+pub(super) fn installed(state: &Path) -> (Site, Plan, Launch) {
     let launch = launch("npx -y x@1.2.3 --flag");
     let plan = Plan::of(&launch).unwrap();
     let site = Site::of(state, &plan, Hash::of(LIST.as_bytes()));

@@ -218,6 +218,19 @@ fn e_10_a_version_that_is_locked_is_bound_by_its_bytes_later_and_an_upgrade_stay
     let kept = std::fs::read_dir(setup.path("onegate.lock.d")).unwrap();
     let lists = kept.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|end| end == "packages"));
     assert_eq!(lists.count(), 1, "the old list is gone");
+    let there = |setup: &Setup| {
+        let all = std::fs::read_dir(setup.path("xdg/state/onegate/installed")).unwrap();
+        let mut all: Vec<_> = all.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(there(&setup).len(), 1, "what was installed from it too");
+    // What an interrupted one left goes with the next.
+    let half = setup.path("xdg/state/onegate/installed/.a");
+    std::fs::create_dir(&half).unwrap();
+    let kept = there(&setup);
+    ends(&setup, &["lock", "--install"], 0);
+    assert!(!half.exists() && there(&setup) == kept[1..], "{kept:?}");
 }
 
 #[test]

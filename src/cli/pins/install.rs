@@ -18,6 +18,7 @@ use crate::pins::artifact::{self, Artifact, ArtifactKind};
 use crate::pins::facet::Hash;
 use crate::pins::listed::{listed, pypi_line};
 use crate::pins::lock::{self, snapshots};
+use crate::pins::managed::kept::Turn;
 use crate::pins::managed::{Plan, Site};
 use crate::telemetry::mask::Mask;
 
@@ -58,6 +59,7 @@ pub(super) fn install(
     settings: &Settings,
     server: &ServerSettings,
     packages: Option<Hash>,
+    turn: &Turn,
 ) -> anyhow::Result<Result<Installed, String>> {
     let (plan, launch) = match plan(server) {
         Ok(plan) => plan,
@@ -71,7 +73,7 @@ pub(super) fn install(
     run::block_on(async {
         let tasks = TaskTracker::new();
         let steps = Steps { launch, client, processes: Processes::new(tasks.clone()) };
-        let done = steps.install(settings, server, &plan, packages).await;
+        let done = steps.install(settings, server, &plan, packages, turn).await;
         drop(steps);
         tasks.close();
         tasks.wait().await;
@@ -116,6 +118,7 @@ impl Steps<'_> {
         server: &ServerSettings,
         plan: &Plan,
         packages: Option<Hash>,
+        turn: &Turn,
     ) -> anyhow::Result<Result<Installed, String>> {
         let state = &settings.gateway.state;
         let list = match packages {
@@ -124,8 +127,7 @@ impl Steps<'_> {
                 Err(fault) => return Ok(Err(fault.to_string())),
             },
             None => {
-                let scratch = state.join("installed").join(format!(".{}-{}", server.key, std::process::id()));
-                std::fs::create_dir_all(&scratch)?;
+                let scratch = turn.scratch(&server.key)?;
                 let list = self.resolve(plan, &scratch).await;
                 std::fs::remove_dir_all(&scratch)?;
                 match list {
@@ -138,6 +140,7 @@ impl Steps<'_> {
             return Ok(Err(why));
         }
         let site = Site::of(state, plan, Hash::of(&list));
+        turn.keep(&site)?;
         if !site.is_whole(plan) {
             site.open()?;
             if let Err(why) = self.fill(plan, &list, site.folder()).await {

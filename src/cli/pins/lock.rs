@@ -2,6 +2,7 @@
 //! people; `--check`: only whether all is as the lock says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::json;
 
@@ -12,9 +13,11 @@ use crate::cli::{Common, load, out};
 use crate::config::settings::Settings;
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact;
+use crate::pins::facet::Hash;
 use crate::pins::launch::launch_hash;
 use crate::pins::lint;
 use crate::pins::lock::{Lock, LockFault, LockedServer, edit::Draft};
+use crate::pins::managed::kept::Turn;
 use crate::pins::observed::{Memory, Observed};
 use crate::pins::review;
 use crate::shown::shown_str;
@@ -172,6 +175,7 @@ fn write(
             if packages.bound {
                 draft.write()?;
             }
+            packages.sweep(path);
             if packages.failed.is_empty() {
                 let text = "every server is locked already; --update takes what is seen now for reviewed";
                 out::text(if args.install { "every package is installed as the lock says" } else { text })?;
@@ -205,6 +209,7 @@ fn write(
     if !report.is_empty() || packages.bound {
         draft.write()?;
     }
+    packages.sweep(path);
     if args.json {
         let servers: Vec<_> = report
             .iter()
@@ -237,6 +242,22 @@ struct Packages {
     bound: bool,
     /// What could not be installed.
     failed: BTreeSet<ServerKey>,
+    /// Held until the lock is written: what is installed is named by nothing before.
+    turn: Option<Turn>,
+}
+
+impl Packages {
+    /// Has installations go that the lock does not name any more.
+    fn sweep(&self, path: &Path) {
+        let (Some(turn), Ok(lock)) = (&self.turn, Lock::read(path)) else { return };
+        let servers = lock.iter().flat_map(|lock| lock.servers.values());
+        let named = servers.filter_map(|server| server.artifact.as_ref()?.packages);
+        // What could be installed but not listed is there for the next try.
+        let named = named.chain(self.of.values().filter_map(|hash| Hash::parse(hash))).collect();
+        if let Err(error) = turn.sweep(&named) {
+            out::say(&format!("onegate: what was installed before and is no longer needed cannot be removed: {error}"));
+        }
+    }
 }
 
 /// Installs what is to be installed, from the lock or anew. Why not is told.
@@ -247,7 +268,7 @@ fn packages(
     keys: &BTreeSet<ServerKey>,
     draft: &mut Draft,
 ) -> anyhow::Result<Packages> {
-    let mut packages = Packages { of: BTreeMap::new(), bound: false, failed: BTreeSet::new() };
+    let mut packages = Packages { of: BTreeMap::new(), bound: false, failed: BTreeSet::new(), turn: None };
     for server in settings.servers.iter().filter(|server| keys.contains(&server.key)) {
         let key = &server.key;
         let locked = lock.and_then(|lock| lock.servers.get(key)).filter(|_| !args.update);
@@ -256,7 +277,12 @@ fn packages(
         if !(args.install || args.update && before.is_some()) {
             continue;
         }
-        if let Err(why) = install::plan(server) {
+        let plan = install::plan(server);
+        if packages.turn.is_none() && (plan.is_ok() || before.is_some()) {
+            let waits = || out::say("onegate: another `onegate lock` is installing; waiting for its end");
+            packages.turn = Some(Turn::take(&settings.gateway.state, &settings.pins.lock, waits)?);
+        }
+        if let Err(why) = plan {
             let named = args.install && args.servers.iter().any(|named| named == key.as_str());
             // What is no package any more has no packages; what still is one is not bound by less.
             if named || before.is_some() && args.update && install::is_package(server) {
@@ -270,7 +296,8 @@ fn packages(
             packages.failed.insert(key.clone());
             continue;
         }
-        match install::install(settings, server, locked.and(before))? {
+        let turn = packages.turn.as_ref().expect("invariant: it was taken, as this can be installed");
+        match install::install(settings, server, locked.and(before), turn)? {
             Err(why) => {
                 out::say(&format!("onegate: {key} cannot be installed: {why}"));
                 packages.failed.insert(key.clone());
