@@ -232,7 +232,8 @@ impl Way {
             for server in &mut servers {
                 server.pin.mode = if lock.is_some() { PinMode::Enforce } else { PinMode::Off };
             }
-            let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
+            let telemetry =
+                TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None, otlp: None };
             let mut settings = Settings::of(servers, lock.map(Path::to_owned).unwrap_or_default(), telemetry);
             if let Some(folder) = lock {
                 settings.pins.lock = folder.join("onegate.lock");

@@ -25,7 +25,7 @@ fn rule(effect: Effect, n: usize, conditions: Vec<Condition>) -> RuleSettings {
 fn settings(limits: Vec<LimitSettings>) -> Settings {
     let fault = ServerFault { key: String::new(), message: String::new() };
     let server = ServerSettings::new(ServerKey::new("files").expect("a key"), Err(fault));
-    let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: String::new(), format: LogFormat::Pretty, audit: None, otlp: None };
     let mut settings = Settings::of(vec![server], "none".into(), telemetry);
     let below = Condition {
         pointer: "/path".to_owned(),

@@ -82,7 +82,7 @@ async fn show(gateway: &Gateway) -> anyhow::Result<()> {
 
 fn settings(program: &Path, log: &str) -> anyhow::Result<Settings> {
     let servers = ["clock", "notes"].into_iter().map(|name| server(program, name)).collect::<anyhow::Result<_>>()?;
-    let telemetry = TelemetrySettings { log: log.to_owned(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: log.to_owned(), format: LogFormat::Pretty, audit: None, otlp: None };
     Ok(Settings::of(servers, Environment::of_process().state_folder().join("demo"), telemetry))
 }
 

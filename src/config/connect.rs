@@ -40,7 +40,8 @@ pub fn connect(gateway: Gateway<'_>, log: Option<&str>, environment: &Environmen
     if let Some(file) = &gateway.ca {
         std::fs::File::open(file).map_err(|error| format!("the file {}: {error}", file.display()))?;
     }
-    let telemetry = TelemetrySettings { log: log.unwrap_or("info").to_owned(), format: LogFormat::Pretty, audit: None };
+    let telemetry =
+        TelemetrySettings { log: log.unwrap_or("info").to_owned(), format: LogFormat::Pretty, audit: None, otlp: None };
     let server = server(url, gateway.token, gateway.ca)?;
     let mut settings = Settings::of(vec![server], environment.state_folder(), telemetry);
     settings.gateway.is_mere_front = true;

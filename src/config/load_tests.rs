@@ -176,7 +176,8 @@ fn default_toml_is_the_defaults_and_has_every_key() {
     let parsed = |text: &str| {
         let world = World::new();
         world.write("work/house-ca.pem", "");
-        let world = world.config("c.toml", text).var("TICKETS_TOKEN", "t").var("ONEGATE_SEAL_KEY", &"k".repeat(32));
+        let world = world.config("c.toml", text).var("TICKETS_TOKEN", "t").var("COLLECTOR_TOKEN", "t");
+        let world = world.var("ONEGATE_SEAL_KEY", &"k".repeat(32));
         world.load();
         layer(text)
     };

@@ -1,8 +1,9 @@
-//! How one remote server is reached: its address and the operator's headers, references put in.
+//! How one remote server is reached, or a collector: its address and the operator's headers, references put in.
 //!
 //! Deliberately resolves no name and opens nothing. What is missing on this machine disables this server alone; no
 //! finding holds an address or a value (I-34). Called by `resolve`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
@@ -24,7 +25,7 @@ use super::settings::Remote;
 pub(super) fn remote(server: &Server, path: &str, ground: &Ground<'_>, findings: &mut Findings) -> Option<Remote> {
     let mut maker = Maker::new(ground, findings);
     let url = maker.url(server.url.as_deref()?, &join(path, "url"));
-    let headers = maker.headers(server, &join(path, "headers"));
+    let headers = maker.headers(&server.headers, &join(path, "headers"));
     let ca = server.ca.as_deref().and_then(|written| maker.ca(written, &join(path, "ca")));
     let url = url.filter(|_| maker.findings.is_clean())?;
     if url.scheme() == "http" && !address::is_loopback(&url) && proves_something(server, &headers, &maker.secrets) {
@@ -52,7 +53,7 @@ pub(super) fn remote(server: &Server, path: &str, ground: &Ground<'_>, findings:
 }
 
 impl Maker<'_, '_> {
-    fn url(&mut self, written: &str, path: &str) -> Option<Url> {
+    pub(super) fn url(&mut self, written: &str, path: &str) -> Option<Url> {
         let before = self.secrets.len();
         let text = self.text(written, path)?;
         let referred = self.secrets.len() > before;
@@ -99,9 +100,9 @@ impl Maker<'_, '_> {
         }
     }
 
-    fn headers(&mut self, server: &Server, path: &str) -> Vec<(HeaderName, Secret)> {
-        let mut headers: Vec<(HeaderName, Secret)> = Vec::with_capacity(server.headers.len());
-        for (written, value) in &server.headers {
+    pub(super) fn headers(&mut self, all: &BTreeMap<String, String>, path: &str) -> Vec<(HeaderName, Secret)> {
+        let mut headers: Vec<(HeaderName, Secret)> = Vec::with_capacity(all.len());
+        for (written, value) in all {
             let path = join(path, written);
             // Names were checked with their lines.
             let Ok(name) = HeaderName::from_bytes(written.as_bytes()) else { continue };

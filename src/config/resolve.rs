@@ -13,14 +13,15 @@ use crate::shown::shown_str as shown;
 use super::check::{self, join};
 use super::environment::Environment;
 use super::fault::{Fault, Note};
-use super::ground::{Findings, Ground};
+use super::ground::{Findings, Ground, Maker};
 use super::host::Guest;
 use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OverrideSettings, PinMode, Reach,
-    Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, Stop, TelemetrySettings, Timeouts,
+    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OtlpSettings, OverrideSettings,
+    PinMode, Reach, Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, Stop,
+    TelemetrySettings, Timeouts,
 };
 use super::{launch, period, pins, rate, remote, rules};
 
@@ -106,6 +107,7 @@ pub(super) fn resolve(
         let message = format!("{key}: what is called is not recorded (`telemetry.audit.file`), so nothing goes by it");
         Note { place: origins.place(&key, layers), message }
     }));
+    let otlp = otlp(file.telemetry.otlp.as_deref(), &file.telemetry.otlp_headers, &ground, (&mut faults, &mut notes));
     Resolved {
         settings: Settings {
             gateway: GatewaySettings {
@@ -129,6 +131,7 @@ pub(super) fn resolve(
                     Format::Json => LogFormat::Json,
                 },
                 audit,
+                otlp,
             },
         },
         faults,
@@ -168,6 +171,27 @@ fn audit(
     let file = ground.environment.path(&written.file?, base);
     let place = ground.origins.place("telemetry.audit.file", ground.layers).to_string();
     Some(AuditSettings { file, keep: written.keep.0, values: written.values, place })
+}
+
+/// Where traces and numbers are sent. What is missing on this machine is a fault, too: nobody would miss what never comes.
+fn otlp(
+    written: Option<&str>,
+    headers: &BTreeMap<String, String>,
+    ground: &Ground<'_>,
+    (faults, notes): (&mut Vec<Fault>, &mut Vec<Note>),
+) -> Option<OtlpSettings> {
+    const HEADERS: &str = "telemetry.otlp_headers";
+    let mut findings = Findings::default();
+    let mut maker = Maker::new(ground, &mut findings);
+    if written.is_none() && !headers.is_empty() {
+        maker.wrong(HEADERS, "means nothing without `otlp`".to_owned());
+    }
+    let url = written.and_then(|written| maker.url(written, "telemetry.otlp"));
+    let headers = maker.headers(headers, HEADERS);
+    faults.append(&mut findings.faults);
+    faults.append(&mut findings.missing);
+    notes.append(&mut findings.notes);
+    url.map(|url| OtlpSettings { url, headers })
 }
 
 struct Resolver<'a> {

@@ -58,7 +58,7 @@ pub(super) struct File {
     pub auth: Auth,
     /// Where operators look at a running gateway.
     pub admin: Admin,
-    /// Logs, and the record of decisions.
+    /// Logs, the record of decisions, and what is sent to a collector.
     pub telemetry: Telemetry,
 }
 
@@ -379,7 +379,7 @@ pub(super) struct Items {
     pub deny: Vec<String>,
 }
 
-/// Logs, and the record of decisions.
+/// Logs, the record of decisions, and what is sent to a collector.
 #[derive(Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Telemetry {
@@ -389,6 +389,12 @@ pub(super) struct Telemetry {
     pub format: Format,
     /// Where decisions are written down.
     pub audit: Audit,
+    /// Where traces and numbers are sent: the address of an OpenTelemetry collector that takes OTLP over HTTP, without the
+    /// signal's own path: `http://127.0.0.1:4318`. Nowhere without it. References are expanded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<String>,
+    /// Headers on every request to `otlp`. References are expanded.
+    pub otlp_headers: BTreeMap<String, String>,
 }
 
 /// Where decisions are written down.
@@ -414,7 +420,13 @@ impl Default for Audit {
 
 impl Default for Telemetry {
     fn default() -> Self {
-        Self { log: "info".to_owned(), format: Format::Pretty, audit: Audit::default() }
+        Self {
+            log: "info".to_owned(),
+            format: Format::Pretty,
+            audit: Audit::default(),
+            otlp: None,
+            otlp_headers: BTreeMap::new(),
+        }
     }
 }
 

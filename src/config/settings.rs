@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use url::Url;
+
 use crate::ident::{Secret, ServerKey};
 
 mod auth;
@@ -111,6 +113,17 @@ pub struct TelemetrySettings {
     pub format: LogFormat,
     /// Where decisions are written down; `None` = nowhere.
     pub audit: Option<AuditSettings>,
+    /// Where traces and numbers are sent; `None` = nowhere.
+    pub otlp: Option<OtlpSettings>,
+}
+
+/// `[telemetry] otlp` and `otlp_headers`. No `Debug`: both may hold what proves who we are.
+#[derive(Clone, PartialEq)]
+pub struct OtlpSettings {
+    /// The collector, `http` or `https`, without user, password or fragment; what is sent there has a path below its own.
+    pub url: Url,
+    /// Headers on every request, expanded.
+    pub headers: Vec<(http::HeaderName, Secret)>,
 }
 
 /// `[telemetry] audit`.

@@ -42,8 +42,12 @@ fn equals(pointer: &str, value: &str) -> Condition {
 }
 
 fn settings(policy: PolicySettings) -> Settings {
-    let telemetry =
-        TelemetrySettings { log: String::new(), format: crate::config::settings::LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings {
+        log: String::new(),
+        format: crate::config::settings::LogFormat::Pretty,
+        audit: None,
+        otlp: None,
+    };
     let mut settings = Settings::of(vec![server("a"), server("b")], "none".into(), telemetry);
     settings.policy = policy;
     settings

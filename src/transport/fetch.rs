@@ -1,9 +1,11 @@
-//! The guarded fetcher: how a small document is read from an address that is no server of the configuration (I-14).
+//! The guarded fetcher: how a small document is read from an address that is no server of the configuration (I-14), and
+//! how one is sent there.
 //!
-//! One GET, one connection, no redirect followed, bounded in size and time. What the operator wrote may lead into the
+//! One request, one connection, no redirect followed, bounded in size and time. What the operator wrote may lead into the
 //! own network; what others wrote leads to public addresses by https alone, and it is the addresses that a connection is
 //! opened to that are looked at, so that a name cannot mean one thing first and another thing then. Knows nothing of what
-//! the documents are. Used by `upstream::http` for the keys of identity providers.
+//! the documents are. Used by `upstream::http` for the keys of identity providers, by `telemetry::otlp` for what a
+//! collector gets.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,8 +16,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, HOST, USER_AGENT};
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -35,6 +37,8 @@ const MAX_ADDRESSES: usize = 8;
 pub enum Trust {
     /// The operator: any host, `http` on loopback too.
     Operator,
+    /// The operator, for what is sent there; of what is answered nothing is believed. Any host, `http` too.
+    Sink,
     /// Somebody else: public addresses by `https`.
     Stranger,
 }
@@ -79,10 +83,32 @@ impl Fetcher {
 
     /// Reads the document at this address.
     pub async fn get(&self, url: &Url, trust: Trust) -> Result<Bytes, FetchError> {
-        timeout(self.time, self.get_whole(url, trust)).await.unwrap_or(Err(FetchError::Late(self.time)))
+        let mut request = Request::new(Full::default());
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let answer = self.send(url, trust, request).await?;
+        if answer.status() == StatusCode::OK {
+            Ok(answer.into_body())
+        } else {
+            Err(FetchError::Status(answer.status().as_u16()))
+        }
     }
 
-    async fn get_whole(&self, url: &Url, trust: Trust) -> Result<Bytes, FetchError> {
+    /// Sends a request to this address, with its method, headers and body, and reads what is answered, whatever its status.
+    pub async fn send(
+        &self,
+        url: &Url,
+        trust: Trust,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, FetchError> {
+        timeout(self.time, self.send_whole(url, trust, request)).await.unwrap_or(Err(FetchError::Late(self.time)))
+    }
+
+    async fn send_whole(
+        &self,
+        url: &Url,
+        trust: Trust,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, FetchError> {
         let plain = may_be_asked(url, trust).map_err(FetchError::Refused)?;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
             return Err(FetchError::Refused("it names no host"));
@@ -97,12 +123,13 @@ impl Fetcher {
             Trust::Stranger => is_public(address.ip()),
             // Without TLS nothing else proves that it is this machine.
             Trust::Operator => !plain || address.ip().is_loopback(),
+            Trust::Sink => true,
         };
         let mut last = FetchError::Refused("it leads to no public address");
         for address in addresses.iter().filter(fits).take(MAX_ADDRESSES) {
             let connecting = timeout(self.time / 3, TcpStream::connect(address)).await;
             match connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(stream) if plain => return self.exchange(url, stream).await,
+                Ok(stream) if plain => return self.exchange(url, stream, request).await,
                 Ok(stream) => {
                     let tls = self.tls.get_or_init(|| crate::transport::tls::client(None, &[b"http/1.1"]));
                     let tls = tls.clone().map_err(FetchError::Unreachable)?;
@@ -110,7 +137,7 @@ impl Fetcher {
                     let name =
                         ServerName::try_from(name).map_err(|_| FetchError::Refused("its host cannot be verified"))?;
                     let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(unreachable)?;
-                    return self.exchange(url, stream).await;
+                    return self.exchange(url, stream, request).await;
                 }
                 Err(error) => last = unreachable(error),
             }
@@ -122,24 +149,20 @@ impl Fetcher {
         &self,
         url: &Url,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin,
-    ) -> Result<Bytes, FetchError> {
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, FetchError> {
         let broken = |error: hyper::Error| FetchError::Broken(error.to_string());
         let (mut send, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let ask = async {
             let authority = &url[Position::BeforeHost..Position::AfterPort];
             let path = &url[Position::BeforePath..Position::AfterQuery];
-            let mut request = Request::new(Empty::<Bytes>::new());
             *request.uri_mut() = path.parse().map_err(|_| FetchError::Refused("its path cannot be sent"))?;
             let host = HeaderValue::from_str(authority).map_err(|_| FetchError::Refused("its host cannot be sent"))?;
             let headers = request.headers_mut();
             headers.insert(HOST, host);
-            headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
             headers.insert(USER_AGENT, HeaderValue::from_static(concat!("onegate/", env!("CARGO_PKG_VERSION"))));
             let answer = send.send_request(request).await.map_err(broken)?;
-            if answer.status() != StatusCode::OK {
-                return Err(FetchError::Status(answer.status().as_u16()));
-            }
-            let mut body = answer.into_body();
+            let (head, mut body) = answer.into_parts();
             if body.size_hint().lower() > self.size as u64 {
                 return Err(FetchError::Large(self.size));
             }
@@ -151,7 +174,7 @@ impl Fetcher {
                 }
                 whole.extend_from_slice(&data);
             }
-            Ok(whole.freeze())
+            Ok(Response::from_parts(head, whole.freeze()))
         };
         let drive = async {
             // How it ended shows in what was asked on it.
@@ -174,6 +197,7 @@ fn may_be_asked(url: &Url, trust: Trust) -> Result<bool, &'static str> {
     }
     match (url.scheme(), trust) {
         ("https", _) => Ok(false),
+        ("http", Trust::Sink) => Ok(true),
         ("http", Trust::Operator) if is_loopback(url) => Ok(true),
         ("http", Trust::Operator) => Err("`http` is for this machine alone; it must begin with `https`"),
         _ => Err("it must begin with `https`"),
@@ -299,10 +323,12 @@ mod tests {
         assert_eq!(asked("https://10.0.0.1/jwks", Trust::Operator), Some(false));
         assert_eq!(asked("http://127.0.0.1:1/", Trust::Operator), Some(true));
         assert_eq!(asked("http://localhost/", Trust::Operator), Some(true));
+        assert_eq!(asked("http://collector.example/v1/traces", Trust::Sink), Some(true));
         for (url, trust) in [
             ("http://127.0.0.1:1/", Trust::Stranger),
             ("http://idp.example/", Trust::Operator),
             ("https://me@idp.example/", Trust::Operator),
+            ("https://me@collector.example/", Trust::Sink),
             ("https://me:pw@idp.example/", Trust::Stranger),
             ("file:///etc/passwd", Trust::Operator),
             ("ftp://idp.example/", Trust::Stranger),

@@ -75,7 +75,7 @@ pub(crate) const LATER: &str = "later";
 /// Settings with these servers and the defaults of the configuration.
 pub(crate) fn settings(mut servers: Vec<ServerSettings>, change: impl FnOnce(&mut Settings)) -> Settings {
     servers.sort_by(|a, b| a.key.cmp(&b.key));
-    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
     let mut settings = Settings::of(servers, PathBuf::from("none"), telemetry);
     settings.gateway.seal_key = Some(Secret::new("of a test"));
     change(&mut settings);

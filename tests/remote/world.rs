@@ -45,7 +45,7 @@ pub(crate) fn server(url: &str) -> ServerSettings {
 
 impl World {
     pub(crate) fn new(server: ServerSettings) -> Self {
-        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
         let mut settings = Settings::of(vec![server], PathBuf::from("none"), telemetry);
         settings.gateway.seal_key = Some(Secret::new("of a test"));
         let tasks = TaskTracker::new();

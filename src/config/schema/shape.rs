@@ -79,6 +79,8 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
                     ("values", Shape::Texts(rules::recorded_problem)),
                 ]),
             ),
+            ("otlp", Shape::Text(not_empty)),
+            ("otlp_headers", Shape::Named(address::header_problem)),
         ]),
     ),
 ]);

@@ -13,7 +13,7 @@ use crate::policy::Clock;
 fn lists(tools: usize) -> Lists {
     let key = ServerKey::new("a").unwrap();
     let fault = ServerFault { key: String::new(), message: String::new() };
-    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
     let mut settings = Settings::of(vec![ServerSettings::new(key.clone(), Err(fault))], "none".into(), telemetry);
     let rule = |n| RuleSettings::new(Effect::Allow, vec![format!("group:{n}")], vec![format!("a/tool/t{n}")], "");
     let rules = (0..tools).map(rule).collect();

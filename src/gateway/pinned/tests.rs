@@ -47,7 +47,7 @@ fn pinned(folder: &std::path::Path, mode: PinMode) -> Pinned {
     let mut draft = Draft::open(&lock).unwrap();
     draft.put(&server.key, &review::reviewed(&observed, &[], None, "2026-01-01"));
     draft.write().unwrap();
-    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
     let mut settings = Settings::of(vec![server], folder.join("config"), telemetry);
     settings.pins.lock = lock;
     settings.gateway.state = folder.join("state");
@@ -97,7 +97,7 @@ async fn t_24_snapshots_that_come_after_the_lock_are_read() {
     files.note();
     let (there, away) = (folder.path().join("onegate.lock.d"), folder.path().join("away"));
     std::fs::rename(&there, &away).unwrap();
-    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+    let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
     let mut settings = Settings::of(Vec::new(), folder.path().join("config"), telemetry);
     settings.pins.lock = folder.path().join("onegate.lock");
     let pinned = Pinned::new(&settings, None);
