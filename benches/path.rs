@@ -135,6 +135,7 @@ fn messages(c: &mut Criterion) {
                     input: None,
                     context: true,
                     task: false,
+                    trace: None,
                 };
                 call.push_params(&mut out, b"\"echo\"", &leg);
                 black_box(out.len())
@@ -240,7 +241,13 @@ impl Way {
                 review_all(&settings, &defined);
             }
             let connect = Arc::new(Echo { era, tools, tasks: tasks.clone() });
-            let gateway = Current::start(settings, connect, &EraMemory::none(), &tasks, (None, None));
+            let gateway = Current::start(
+                settings,
+                connect,
+                &EraMemory::none(),
+                &tasks,
+                (onegate::gateway::Sights::default(), None),
+            );
             let gateway = gateway.unwrap_or_else(|faults| panic!("{faults:?}"));
             let (serving, stopping, of) = (Arc::clone(&gateway), stop.clone(), tasks.clone());
             tasks.spawn(async move { stdio::serve(serving, ours, &stopping, &of).await.finish().await });

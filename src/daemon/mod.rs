@@ -23,10 +23,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::settings::Settings;
-use crate::gateway::{Current, EraMemory, Gateway, Pace, Processes};
+use crate::gateway::{Current, EraMemory, Gateway, Pace, Processes, Sights};
 use crate::ident::Principal;
 use crate::policy::RulesError;
 use crate::telemetry::audit::{Audit, Keeper};
+use crate::telemetry::otlp::{self, Otlp};
 use crate::transport::Channel;
 use crate::upstream::http::Entrance;
 use crate::upstream::stdio::{self, Guest};
@@ -45,11 +46,15 @@ const SLACK: Duration = Duration::from_millis(200);
 /// How long the last records may take to be written.
 const WRITING: Duration = Duration::from_secs(1);
 
+/// How long a collector may take for the last spans and numbers.
+const SENDING: Duration = Duration::from_millis(1500);
+
 /// A gateway with its servers, and everything that runs for it.
 pub struct Daemon {
     current: Arc<Current>,
     tasks: TaskTracker,
     keeper: Option<Keeper>,
+    sending: Option<otlp::Keeper>,
     fixed: Fixed,
     /// Why the last configuration is not in force.
     fault: Arc<ArcSwapOption<String>>,
@@ -74,15 +79,25 @@ impl Daemon {
 
     fn start_with(settings: Settings, catalogue: Option<PathBuf>) -> anyhow::Result<Self> {
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(Audit::open).transpose()?.unzip();
+        // What nobody sees keeps nobody from being served.
+        let sending = settings.telemetry.otlp.as_ref().and_then(|settings| {
+            Otlp::open(settings).inspect_err(|error| tracing::warn!("nothing is sent to a collector: {error}")).ok()
+        });
+        let (otlp, sending) = sending.unzip();
+        let sights = Sights { audit, otlp: otlp.clone() };
         let (tasks, fixed) = (TaskTracker::new(), Fixed::of(&settings));
         let memory = EraMemory::at(settings.gateway.state.join("eras"));
         let (of_hosts, closed) = (catalogue.is_some(), CancellationToken::new());
         let uses = of_hosts.then(|| Uses::count(&settings, &closed, &tasks));
         let processes = if of_hosts { Processes::telling(tasks.clone()) } else { Processes::new(tasks.clone()) };
         let connect = Arc::new(processes);
-        let current = Current::start(settings, connect, &memory, &tasks, (audit, catalogue))
+        let current = Current::start(settings, connect, &memory, &tasks, (sights, catalogue))
             .map_err(|faults| anyhow::anyhow!(RulesError::all(&faults)))?;
-        Ok(Self { current, tasks, keeper, fixed, fault: Arc::default(), closed, uses })
+        if let Some(otlp) = otlp {
+            let gateway = Arc::downgrade(&current);
+            otlp.observe(move || gateway.upgrade().map(|current| current.now().points()).unwrap_or_default());
+        }
+        Ok(Self { current, tasks, keeper, sending, fixed, fault: Arc::default(), closed, uses })
     }
 
     /// The gateway that is in force.
@@ -122,10 +137,17 @@ impl Daemon {
             tracing::warn!("not everything has ended in time");
         }
         // Last, when nobody is left who decides anything.
-        let Some(keeper) = self.keeper else { return };
-        let written = tokio::task::spawn_blocking(move || keeper.finish(WRITING)).await;
-        if !written.unwrap_or(false) {
+        let written = self.keeper.map(|keeper| tokio::task::spawn_blocking(move || keeper.finish(WRITING)));
+        let sent = self.sending.map(|sending| tokio::task::spawn_blocking(move || sending.finish(SENDING)));
+        if let Some(written) = written
+            && !written.await.unwrap_or(false)
+        {
             tracing::warn!("the records of the last decisions could not be written in time");
+        }
+        if let Some(sent) = sent
+            && !sent.await.unwrap_or(false)
+        {
+            tracing::warn!("the collector of telemetry.otlp did not take the last of what was to be sent in time");
         }
     }
 

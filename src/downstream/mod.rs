@@ -28,6 +28,7 @@ mod server;
 mod signs;
 mod subscription;
 mod tasks;
+mod traced;
 mod tree;
 
 use std::time::Duration;

@@ -27,6 +27,7 @@ use super::reach::Connect;
 use super::roots::Roots;
 use super::subscription::Topic;
 use super::tasks::Driven;
+use super::traced;
 use super::{EraMemory, Fault, Introduction, Look, Looked, Offers};
 use crate::caller::Caller;
 use crate::config::settings::{PinMode, ServerSettings};
@@ -38,6 +39,7 @@ use crate::protocol::headers::{self, HeaderParam};
 use crate::protocol::level::LogLevel;
 use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
+use crate::telemetry::otlp::{Asking, Parent};
 use crate::transport::upward::Upward;
 
 /// What a server has to say to the gateway.
@@ -188,6 +190,8 @@ pub struct Item<'a> {
     pub task: bool,
     /// How long a call of it may take without progress, where that is not its server's own.
     pub timeout: Option<Duration>,
+    /// What the request is a part of, for a collector.
+    pub parent: Option<&'a Parent>,
 }
 
 /// A request on its way to a server. Dropping it tells the server that nobody waits any more.
@@ -196,6 +200,8 @@ pub struct Pending {
     may_ask: bool,
     _held: Option<Held>,
     place: Place,
+    /// What a collector is told of it; ended with the answer.
+    asking: Option<Asking>,
 }
 
 /// How the answer comes.
@@ -214,10 +220,14 @@ impl Pending {
 
     /// Waits for the answer, which comes once. Nothing is lost when the future is dropped.
     pub async fn answered(&mut self) -> Result<Answer, Fault> {
-        match &mut self.waiting {
+        let answered = match &mut self.waiting {
             Way::Plain(waiting) => waiting.answered().await,
             Way::Driven(driven) => driven.answered().await,
+        };
+        if let Some(asking) = self.asking.take() {
+            traced::answered(asking, answered.as_ref());
         }
+        answered
     }
 
     /// It no longer counts among those that its server works on: a user is asked, which may take long, or it is sent
@@ -581,7 +591,10 @@ impl Server {
         let repeated = Repeated { name: (may_be_asked || of_task).then_some(item.native), params };
         let host = ForHost { upward, asker };
         let task = item.task && connection.has_tasks();
+        let mut asking = None;
         let params = |out: &mut Vec<u8>, id| {
+            asking = item.parent.map(|parent| traced::ask(parent, self, &connection, (call, item.native), id));
+            let trace = asking.as_ref().and_then(Asking::traceparent);
             let leg = Leg {
                 token: wants_progress.then_some(id),
                 modern,
@@ -590,6 +603,7 @@ impl Server {
                 input: input.filter(|_| modern.is_some()),
                 context: connection.revision() >= Revision::V2025_06_18,
                 task,
+                trace: trace.as_deref(),
             };
             call.push_params(out, item.native, &leg);
         };
@@ -598,7 +612,7 @@ impl Server {
         } else {
             Way::Plain(connection.request_with(call.method(), Some(deadlines), Some(host), repeated, params)?)
         };
-        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, place })
+        Ok(Pending { waiting, may_ask: may_ask && may_be_asked, _held: held, place, asking })
     }
 }
 

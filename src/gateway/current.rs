@@ -33,6 +33,7 @@ use crate::ident::{Kind, Principal, ServerKey};
 use crate::policy::{Clock, Policy, RulesError};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otlp::Otlp;
 
 /// Events of servers that wait to be taken in.
 const EVENTS: usize = 64;
@@ -87,9 +88,19 @@ struct Lasting {
     learned: Arc<Learned>,
     subscriptions: Arc<Subscriptions>,
     audit: Option<Arc<Audit>>,
+    otlp: Option<Arc<Otlp>>,
     /// Where it is kept what servers list.
     catalogue: Option<PathBuf>,
     background: Background,
+}
+
+/// Where it is told what happens to requests, beside the numbers; nothing is no place.
+#[derive(Default)]
+pub struct Sights {
+    /// Where decisions are written down.
+    pub audit: Option<Arc<Audit>>,
+    /// What goes to a collector.
+    pub otlp: Option<Arc<Otlp>>,
 }
 
 /// What became of the servers, by key.
@@ -186,18 +197,19 @@ fn arrange<K: Clone + std::hash::Hash + Eq, T>(
 }
 
 impl Current {
-    /// Starts all servers. Their actors, and whatever they start, belong to `tasks`; every decision is written down in
-    /// `audit`, where there is one. What servers list is kept in the folder `catalogue`, and shown from there before they
-    /// are started; without, each is started to list.
+    /// Starts all servers. Their actors, and whatever they start, belong to `tasks`; what is told of requests goes to
+    /// `sights`. What servers list is kept in the folder `catalogue`, and shown from there before they are started; without,
+    /// each is started to list.
     pub fn start(
         settings: Settings,
         connect: Arc<dyn Connect>,
         memory: &EraMemory,
         tasks: &TaskTracker,
-        (audit, catalogue): (Option<Arc<Audit>>, Option<PathBuf>),
+        (sights, catalogue): (Sights, Option<PathBuf>),
     ) -> Result<Arc<Self>, Vec<RulesError>> {
         let clock = clock();
         let compiled = Compiled::new(settings, &clock, None)?;
+        let Sights { audit, otlp } = sights;
         let pins = Arc::new(ArcSwap::from_pointee(Pinned::new(&compiled.settings, None)));
         let (events, told) = mpsc::channel(EVENTS);
         let (apart, told_apart) = mpsc::channel(EVENTS);
@@ -213,6 +225,7 @@ impl Current {
             learned: Arc::default(),
             subscriptions: Arc::new(Subscriptions::new(tasks.clone())),
             audit,
+            otlp,
             catalogue,
             background: Background::new(tasks.clone()),
         };
@@ -350,7 +363,8 @@ impl Lasting {
             lists.go_on();
         }
         let seal = before.filter(|before| before.sealed_by(&settings.gateway)).map(|before| Arc::clone(&before.seal));
-        let metrics = before.map_or_else(|| Metrics::new(&keys), |before| before.metrics.of(&keys));
+        let timings = || self.otlp.as_ref().map(|otlp| Arc::clone(otlp.timings()));
+        let metrics = before.map_or_else(|| Metrics::new(&keys).timed(timings()), |before| before.metrics.of(&keys));
         let audiences = Audiences::new(servers.clone(), Arc::clone(&lists), self.tasks.clone());
         Arc::new(Gateway {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -364,6 +378,7 @@ impl Lasting {
             learned: Arc::clone(&self.learned),
             subscriptions: Arc::clone(&self.subscriptions),
             audit: self.audit.clone(),
+            otlp: self.otlp.clone(),
             metrics,
             profiles,
             pins,

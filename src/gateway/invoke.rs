@@ -31,6 +31,7 @@ use crate::protocol::method::Method;
 use crate::protocol::reply::{Body, ErrorSpans, ResultSpans};
 use crate::protocol::version::{Era, Revision};
 use crate::shown::shown;
+use crate::telemetry::otlp::Parent;
 use crate::transport::upward::Upward;
 
 /// How long a completion may take before it is empty (CMP-4).
@@ -69,13 +70,21 @@ pub(super) struct Way {
     task: bool,
     /// What the operator changes about it.
     pub(super) given: Option<Arc<Given>>,
+    /// What requests to its server are a part of, for a collector.
+    parent: Option<Parent>,
     terms: Arc<Terms>,
 }
 
 impl Way {
     fn item(&self) -> Item<'_> {
         let timeout = self.given.as_ref().and_then(|given| given.timeout);
-        Item { native: &self.native, mirror: self.mirror.as_deref().unwrap_or_default(), task: self.task, timeout }
+        Item {
+            native: &self.native,
+            mirror: self.mirror.as_deref().unwrap_or_default(),
+            task: self.task,
+            timeout,
+            parent: self.parent.as_ref(),
+        }
     }
 }
 
@@ -124,7 +133,7 @@ impl Gateway {
             }
             way = way.or_else(|| self.unlisted(&catalogue, call, caller, &name));
         }
-        let Some(way) = way else {
+        let Some(mut way) = way else {
             if let Some(failure) = self.held(&catalogue, call, &name) {
                 self.note_held(trace, &catalogue, call, &name, &failure);
                 return Err(failure);
@@ -154,6 +163,7 @@ impl Gateway {
             Box::pin(self.look(call, asking, &name, &way, &server)).await?;
         }
         trace.sent(&server);
+        way.parent = trace.parent();
         if call.method() == Method::Complete {
             return Box::pin(self.complete(call, caller, upward, way, permit, &server)).await;
         }
@@ -196,7 +206,10 @@ impl Gateway {
         }
         // Rare and large.
         match Box::pin(self.relisted(call, asking, &name, &way, &server)).await {
-            Some(way) => Box::pin(Exchange { item: way.item(), ..exchange }.go()).await,
+            Some(way) => {
+                let item = Item { parent: exchange.item.parent, ..way.item() };
+                Box::pin(Exchange { item, ..exchange }.go()).await
+            }
             None => outcome,
         }
     }
@@ -312,7 +325,15 @@ impl Gateway {
             let is_app_like = kind == Kind::Tool && !call.is_inner();
             let route = if is_app_like { route.or_else(|| catalogue.alias(name)) } else { route }?;
             let (native, mirror, given) = (route.native_json.clone(), route.mirror.clone(), route.given.clone());
-            Some(Way { server: route.server, native, mirror, task: route.task, given, terms: Arc::clone(&route.terms) })
+            Some(Way {
+                server: route.server,
+                native,
+                mirror,
+                task: route.task,
+                given,
+                parent: None,
+                terms: Arc::clone(&route.terms),
+            })
         };
         match call.kind() {
             Target::Tool => named(Kind::Tool),
@@ -337,7 +358,7 @@ impl Gateway {
                 let mut native = Vec::with_capacity(route.native.len() + 2);
                 json::push_string(&mut native, &route.native);
                 let (server, native) = (route.server, native.into());
-                Some(Way { server, native, mirror: None, task: false, given: None, terms })
+                Some(Way { server, native, mirror: None, task: false, given: None, parent: None, terms })
             }
         }
     }
@@ -369,7 +390,7 @@ impl Gateway {
         let terms = self.terms(caller, server, Kind::Tool, name, Origin::Named)?;
         let mut native = Vec::with_capacity(name.len() + 2);
         json::push_string(&mut native, name);
-        Some(Way { server, native: native.into(), mirror: None, task: false, given: None, terms })
+        Some(Way { server, native: native.into(), mirror: None, task: false, given: None, parent: None, terms })
     }
 
     /// What holds for an item that no table has; nothing where the caller may not know of it.
@@ -441,9 +462,18 @@ impl Gateway {
     }
 
     /// Has `updates` told of changes of a resource, by the URI that this host uses. Nothing comes of it where its server
-    /// does not tell of them.
-    pub async fn subscribe(&self, uri: &str, caller: &Caller, updates: &Arc<Updates>) -> Result<Option<Held>, Failure> {
+    /// does not tell of them. `message` is the host's own, where it asks for this alone.
+    pub async fn subscribe(
+        &self,
+        uri: &str,
+        caller: &Caller,
+        updates: &Arc<Updates>,
+        message: Option<&[u8]>,
+    ) -> Result<Option<Held>, Failure> {
         let mut trace = self.trace_of(caller, subscribing(caller), uri);
+        if let Some(message) = message {
+            self.trace_alone(&mut trace, caller, uri, message);
+        }
         let held = self.subscribed(uri, caller, updates, &mut trace).await;
         trace.held(&held);
         held
@@ -517,7 +547,7 @@ impl Gateway {
             call,
             caller,
             upward,
-            Item { native: &way.native, mirror: &[], task: false, timeout: None },
+            Item { native: &way.native, mirror: &[], task: false, timeout: None, parent: way.parent.as_ref() },
             permit,
             server,
         );

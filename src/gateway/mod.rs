@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::catalog::{Catalogue, Fingerprint};
 pub use crate::downstream::{Connect, Ended, EraMemory, Link, Offers, Pace, Processes, State};
 pub use bridge::Input;
-pub use current::{Changes, Current, Reloaded};
+pub use current::{Changes, Current, Reloaded, Sights};
 pub use fault::Failure;
 pub use invoke::Outcome;
 pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
@@ -48,6 +48,7 @@ use crate::pins::observed::Observed;
 use crate::policy::Policy;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::otlp::Otlp;
 use audiences::Audiences;
 use bridge::Bridge;
 use learned::Learned;
@@ -73,6 +74,7 @@ pub struct Gateway {
     learned: Arc<Learned>,
     subscriptions: Arc<Subscriptions>,
     audit: Option<Arc<Audit>>,
+    otlp: Option<Arc<Otlp>>,
     metrics: Metrics,
     /// Names of the profiles, by place, and which of them are gone.
     profiles: Box<[(String, bool)]>,

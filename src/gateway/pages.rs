@@ -28,18 +28,39 @@ struct Cursor {
 
 impl Gateway {
     /// A list for this host, when every server had its chance to list (LST-1); from the cursor on, a raw string.
-    pub async fn list(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {
+    /// `message` is the host's own.
+    pub async fn list(
+        &self,
+        kind: Kind,
+        caller: &Caller,
+        cursor: Option<&[u8]>,
+        message: &[u8],
+    ) -> Result<ItemList, Failure> {
+        let span = self.plain(caller, method(kind), message);
         if cursor.is_none() {
             let deadline = Instant::now() + LIST_DEADLINE;
             self.lists.settle(kind).await;
             self.audiences.settle(caller, deadline, |_| true).await;
         }
-        self.page(kind, caller, cursor)
+        let page = self.page(kind, caller, cursor);
+        span.ended(page.as_ref().err());
+        page
     }
 
     /// The same at once, when there is nothing to wait for.
-    pub fn list_now(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Option<Result<ItemList, Failure>> {
-        (self.lists.is_settled(kind) && self.audiences.is_settled(caller)).then(|| self.page(kind, caller, cursor))
+    pub fn list_now(
+        &self,
+        kind: Kind,
+        caller: &Caller,
+        cursor: Option<&[u8]>,
+        message: &[u8],
+    ) -> Option<Result<ItemList, Failure>> {
+        (self.lists.is_settled(kind) && self.audiences.is_settled(caller)).then(|| {
+            let span = self.plain(caller, method(kind), message);
+            let page = self.page(kind, caller, cursor);
+            span.ended(page.as_ref().err());
+            page
+        })
     }
 
     fn page(&self, kind: Kind, caller: &Caller, cursor: Option<&[u8]>) -> Result<ItemList, Failure> {

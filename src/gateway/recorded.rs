@@ -1,8 +1,9 @@
-//! What is told of a request, in the record of decisions and in numbers: begun when it comes, with its item and its verdict
-//! on the way, ended with what came of it (R-36, E-20).
+//! What is told of a request, in the record of decisions, to a collector and in numbers: begun when it comes, with its item
+//! and its verdict on the way, ended with what came of it (R-36, E-20, OBS-1).
 //!
-//! The words of a record are chosen here and nowhere else; how they are written is `telemetry/audit`'s. Without a file for
-//! them nothing is done but one look whether there is one. Numbers are always counted.
+//! The words of a record are chosen here and nowhere else; how they are written is `telemetry/audit`'s, how spans look
+//! `telemetry/otlp`'s. Without a file or a collector nothing is done but one look whether there is one. Numbers are always
+//! counted.
 
 use super::refused::Refused;
 use super::{Failure, Gateway, Held, Outcome};
@@ -17,6 +18,7 @@ use crate::protocol::method::Method;
 use crate::protocol::version::{Era, Revision};
 use crate::telemetry::audit::{Asked, Ended, Record, Verdict};
 use crate::telemetry::metrics::{Came, Measure};
+use crate::telemetry::otlp::{Host, Named, Parent, Served};
 
 /// Results up to this size are asked whether they say of themselves that the tool failed; larger ones hold something.
 const MAX_ASKED: usize = 256 << 10;
@@ -31,15 +33,57 @@ impl Gateway {
     /// A request that names something has come.
     pub(super) fn trace(&self, call: &Call, caller: &Caller) -> Trace<'_> {
         // Its text is for the record alone.
-        let exposed = self.audit.as_ref().and_then(|_| json::text_of(call.target()));
-        self.trace_of(caller, call.method(), exposed.as_deref().unwrap_or_default())
+        let is_told = self.audit.is_some() || self.otlp.is_some();
+        let exposed = is_told.then(|| json::text_of(call.target())).flatten().unwrap_or_default();
+        let mut trace = self.trace_of(caller, call.method(), &exposed);
+        trace.exposed = self.otlp.as_ref().map(|_| exposed.as_ref().into());
+        trace.span = self.span(caller, call.method(), call.id(), call.meta());
+        if let Some(span) = &mut trace.span {
+            span.names(named(target_of(call), &exposed));
+        }
+        trace
     }
 
     /// Somebody wants to be told of something.
     pub(super) fn trace_of(&self, caller: &Caller, method: Method, exposed: &str) -> Trace<'_> {
         let asked = Asked { caller, method: method.as_str(), exposed: Some(exposed) };
         let record = self.audit.as_ref().map(|audit| audit.begin(&asked));
-        Trace { record, measure: Some(self.metrics.begin(method)) }
+        Trace { record, measure: Some(self.metrics.begin(method)), span: None, exposed: None }
+    }
+
+    /// The same of who asks for that alone, in this message.
+    pub(super) fn trace_alone(&self, trace: &mut Trace<'_>, caller: &Caller, uri: &str, message: &[u8]) {
+        let Plain(span) = self.plain(caller, subscribing(caller), message);
+        trace.exposed = span.as_ref().map(|_| uri.into());
+        trace.span = span;
+        if let Some(span) = &mut trace.span {
+            span.names(Named::Uri(uri));
+        }
+    }
+
+    /// What a collector is told of a request, where there is one; its id and `_meta` are raw.
+    fn span(&self, caller: &Caller, method: Method, id: Option<&[u8]>, meta: Option<&[u8]>) -> Option<Served> {
+        let otlp = self.otlp.as_ref()?;
+        let (is_local, session) = (caller.principal.is_local(), caller.session);
+        Some(otlp.served(&Host { method, revision: caller.revision, is_local, session, id, meta }))
+    }
+
+    /// A request was answered where it was read, or refused there with this error; `message` is the host's, whole. A method
+    /// that nobody knows is no name of a span.
+    pub fn answered_apart(&self, caller: &Caller, method: &[u8], message: &[u8], failure: Option<&Failure>) {
+        if self.otlp.is_some()
+            && let Some(method) = Method::parse(method)
+        {
+            self.plain(caller, method, message).ended(failure);
+        }
+    }
+
+    /// What a collector is told of a request that names nothing; `message` is the host's, whole.
+    pub(super) fn plain(&self, caller: &Caller, method: Method, message: &[u8]) -> Plain {
+        Plain(self.otlp.as_ref().and_then(|_| {
+            let params = json::member(message, "params").unwrap_or_default();
+            self.span(caller, method, json::member(message, "id"), json::member(params, "_meta"))
+        }))
     }
 
     /// A request that was refused before it named anything to decide about, such as one for a method that is not served
@@ -208,6 +252,10 @@ pub(super) fn subscribing(caller: &Caller) -> Method {
 /// before its end it was cancelled.
 pub(super) struct Trace<'a> {
     pub(super) record: Option<Record<'a>>,
+    /// None of what is no request of its own.
+    span: Option<Served>,
+    /// What the host calls the item, for the span.
+    exposed: Option<Box<str>>,
     /// None of what is no request of a host.
     measure: Option<Measure<'a>>,
 }
@@ -215,7 +263,7 @@ pub(super) struct Trace<'a> {
 impl Trace<'_> {
     /// Tells nothing: of what is no request of a host.
     pub(super) const fn silent() -> Self {
-        Self { record: None, measure: None }
+        Self { record: None, measure: None, span: None, exposed: None }
     }
 
     /// The same; its name is a raw JSON string, which is read where there is a record alone.
@@ -232,6 +280,9 @@ impl Trace<'_> {
         if let Some(record) = &mut self.record {
             record.item(server.key().as_str(), kind.as_str(), native);
         }
+        if let Some(span) = &mut self.span {
+            span.item(server.key().as_str(), named(Some(kind), self.exposed.as_deref().unwrap_or_default()));
+        }
     }
 
     /// The server has it from now on.
@@ -246,6 +297,18 @@ impl Trace<'_> {
         if let Some(measure) = &mut self.measure {
             measure.back();
         }
+    }
+
+    /// Policy refused it.
+    pub(super) fn refused(&mut self, reason: &'static str) {
+        if let Some(span) = &mut self.span {
+            span.refused(reason);
+        }
+    }
+
+    /// What requests to servers are a part of, for a collector.
+    pub(super) fn parent(&self) -> Option<Parent> {
+        self.span.as_ref().map(Served::parent)
     }
 
     /// What came of it.
@@ -269,13 +332,53 @@ impl Trace<'_> {
     }
 
     fn end<'e>(mut self, came: Came, failure: Option<&Failure>, ended: impl FnOnce() -> Ended<'e>) {
+        let held = failure.and_then(Failure::reason).and_then(hold);
+        let came = if held.is_some() { Came::Refused } else { came };
         if let Some(measure) = &mut self.measure {
-            let held = failure.and_then(Failure::reason).and_then(hold);
-            measure.ended(if held.is_some() { Came::Refused } else { came }, held);
+            measure.ended(came, held);
         }
+        if self.record.is_none() && self.span.is_none() {
+            return;
+        }
+        let ended = ended();
         if let Some(record) = self.record {
-            record.end(&ended());
+            record.end(&ended);
         }
+        if let Some(span) = self.span {
+            span.end(came, ended.code, ended.reason, ended.word == "is_error");
+        }
+    }
+}
+
+/// What a collector is told of a request that names nothing.
+pub(super) struct Plain(Option<Served>);
+
+impl Plain {
+    /// What came of it: nothing, or this error.
+    pub(super) fn ended(mut self, failure: Option<&Failure>) {
+        if let Some(span) = self.0.take() {
+            let came = if failure.is_some() { Came::Failed } else { Came::Ok };
+            span.end(came, failure.map(|failure| failure.code), failure.and_then(Failure::reason), false);
+        }
+    }
+}
+
+/// What a call names.
+fn target_of(call: &Call) -> Option<Kind> {
+    match call.kind() {
+        Target::Tool => Some(Kind::Tool),
+        Target::Prompt => Some(Kind::Prompt),
+        Target::Uri => Some(Kind::Resource),
+        Target::Task => None,
+    }
+}
+
+const fn named(kind: Option<Kind>, exposed: &str) -> Named<'_> {
+    match kind {
+        Some(Kind::Tool) => Named::Tool(exposed),
+        Some(Kind::Prompt) => Named::Prompt(exposed),
+        Some(Kind::Resource | Kind::Template) => Named::Uri(exposed),
+        None => Named::Nothing,
     }
 }
 

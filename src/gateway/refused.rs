@@ -40,6 +40,7 @@ impl Gateway {
             record.decided(&self.verdict(&decision, ask.arguments));
         }
         if let Err(refusal) = &decision.outcome {
+            trace.refused(refusal.reason().code());
             self.metrics.refused(Some(server.index()), refusal.reason().code());
         }
         if decision.outcome.is_ok() && decision.shadowed.is_none() {

@@ -13,7 +13,7 @@ use crate::downstream::{Server, State};
 use crate::ident::Kind;
 use crate::pins::drift::{Quarantine, ServerState};
 use crate::protocol::version::{Era, Revision};
-use crate::telemetry::metrics::{ProfileNow, ServerNow};
+use crate::telemetry::metrics::{Point, ProfileNow, ServerNow};
 
 /// Where everything stands.
 #[derive(Debug, Serialize)]
@@ -156,6 +156,15 @@ impl Gateway {
 
     /// The numbers as text.
     pub fn numbers(&self) -> String {
+        self.metrics.render(&self.servers_now(), &self.profiles_now())
+    }
+
+    /// The same one by one, but for times.
+    pub fn points(&self) -> Vec<Point> {
+        self.metrics.points(&self.servers_now(), &self.profiles_now())
+    }
+
+    fn servers_now(&self) -> Vec<Option<ServerNow>> {
         let now = |server: &std::sync::Arc<Server>| {
             (!self.is_gone(server.index())).then(|| ServerNow {
                 state: word(&server.state().borrow()),
@@ -163,8 +172,7 @@ impl Gateway {
                 drift: self.pin_status(server).drift,
             })
         };
-        let servers: Vec<_> = self.servers.iter().map(now).collect();
-        self.metrics.render(&servers, &self.profiles_now())
+        self.servers.iter().map(now).collect()
     }
 
     /// Why the gateway is not ready: required servers that cannot be used, by key.

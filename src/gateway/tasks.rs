@@ -173,7 +173,8 @@ impl Gateway {
         let caller = &*self.lists.granted(caller, index);
         let mut raw = Vec::with_capacity(native.len() + 2);
         json::push_string(&mut raw, &native);
-        let item = Item { native: &raw, mirror: &[], task: false, timeout: None };
+        let parent = trace.parent();
+        let item = Item { native: &raw, mirror: &[], task: false, timeout: None, parent: parent.as_ref() };
         let most = permit.max_result();
         trace.sent(server);
         let asked = server.ask(permit, call, item, input, caller, upward).await;

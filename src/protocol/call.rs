@@ -116,6 +116,8 @@ pub struct Leg<'a> {
     pub context: bool,
     /// Whether a legacy server takes the call as a task only (TSK-7).
     pub task: bool,
+    /// The `traceparent` of our own span, where one is recorded (OBS-1).
+    pub trace: Option<&'a str>,
 }
 
 /// The answers to a server's questions, and its own state; raw.
@@ -267,6 +269,16 @@ impl Call {
         self.line.len()
     }
 
+    /// The id of the host's request, raw.
+    pub fn id(&self) -> Option<&[u8]> {
+        json::member(&self.line, "id")
+    }
+
+    /// The `_meta` of the host's request, raw, when something stands in it that may pass.
+    pub fn meta(&self) -> Option<&[u8]> {
+        self.meta.map(|meta| meta.of(&self.line))
+    }
+
     /// The host's progress token, raw.
     pub fn progress_token(&self) -> Option<&[u8]> {
         self.token.map(|token| token.of(&self.line))
@@ -322,7 +334,7 @@ impl Call {
                 }
             }
         }
-        if self.meta.is_some() || leg.modern.is_some() || leg.token.is_some() {
+        if self.meta.is_some() || leg.modern.is_some() || leg.token.is_some() || leg.trace.is_some() {
             self.push_meta(out, leg);
         }
         out.push(b'}');
@@ -360,7 +372,10 @@ impl Call {
         out.extend_from_slice(b",\"_meta\":{");
         let open = out.len();
         if let Some(meta) = self.meta {
-            meta::push_passing_down(out, meta.of(&self.line));
+            meta::push_passing_down(out, meta.of(&self.line), leg.trace);
+        }
+        if let Some(own) = leg.trace {
+            meta::push_trace_parent(out, own);
         }
         if let Some(token) = leg.token {
             out.extend_from_slice(b"\"progressToken\":");
@@ -464,7 +479,7 @@ mod tests {
     }
 
     fn leg(token: Option<u64>, modern: Option<Revision>, none: &Capabilities) -> Leg<'_> {
-        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true, task: false }
+        Leg { token, modern, capabilities: none, log_level: None, input: None, context: true, task: false, trace: None }
     }
 
     fn written(call: &Call, native: &str, leg: &Leg<'_>) -> String {

@@ -2,6 +2,8 @@
 //!
 //! Reads raw objects that were validated with their message.
 
+use std::borrow::Cow;
+
 use super::capability::Capabilities;
 use super::json::{self, Entry};
 use super::level::LogLevel;
@@ -96,20 +98,48 @@ fn push(out: &mut Vec<u8>, entry: &Entry<'_>) {
 }
 
 /// The same for the request of a host on its way to a server, whose trace context passes whole or not at all (§6): an
-/// invalid `traceparent` does not, and `tracestate` means nothing without it. `baggage` may hold anything and is
-/// meant for whoever is trusted with it, which no server is marked as.
-pub fn push_passing_down(out: &mut Vec<u8>, meta: &[u8]) {
-    // Looked for once something of a trace is there.
-    let is_traced = || {
-        let mut parents = json::members(meta).filter(|entry| entry.is(TRACE_PARENT));
-        matches!((parents.next(), parents.next()), (Some(parent), None) if is_trace_parent(parent.value))
-    };
+/// invalid `traceparent` does not, and `tracestate` means nothing without it. Where `own` is given, a span of ours is what
+/// the server's belong to, and takes the place of the host's. `baggage` may hold anything and is meant for whoever is
+/// trusted with it, which no server is marked as.
+pub fn push_passing_down(out: &mut Vec<u8>, meta: &[u8], own: Option<&str>) {
     for entry in json::members(meta).filter(passes) {
-        let of_trace = entry.is(TRACE_PARENT) || entry.is(TRACE_STATE);
-        if entry.is(BAGGAGE) || (of_trace && !(entry.value.starts_with(b"\"") && is_traced())) {
+        let is_parent = entry.is(TRACE_PARENT);
+        let of_trace = is_parent || entry.is(TRACE_STATE);
+        let replaced = is_parent && own.is_some();
+        // Looked for once something of a trace is there.
+        if entry.is(BAGGAGE) || replaced || (of_trace && !(entry.value.starts_with(b"\"") && parent(meta).is_some())) {
             continue;
         }
         push(out, &entry);
+    }
+}
+
+/// Appends the `traceparent` of a span of ours and a comma.
+pub fn push_trace_parent(out: &mut Vec<u8>, own: &str) {
+    out.push(b'"');
+    out.extend_from_slice(TRACE_PARENT.as_bytes());
+    out.extend_from_slice(b"\":\"");
+    out.extend_from_slice(own.as_bytes());
+    out.extend_from_slice(b"\",");
+}
+
+/// The trace context of a request, when it has a valid one: its `traceparent`, and its `tracestate` if any.
+pub fn trace_of(meta: &[u8]) -> Option<(Cow<'_, str>, Option<Cow<'_, str>>)> {
+    let parent = json::text_of(parent(meta)?)?;
+    let mut states = json::members(meta).filter(|entry| entry.is(TRACE_STATE));
+    let state = match (states.next(), states.next()) {
+        (Some(state), None) => json::text_of(state.value),
+        _ => None,
+    };
+    Some((parent, state))
+}
+
+/// The raw `traceparent`, where there is one and it is valid.
+fn parent(meta: &[u8]) -> Option<&[u8]> {
+    let mut parents = json::members(meta).filter(|entry| entry.is(TRACE_PARENT));
+    match (parents.next(), parents.next()) {
+        (Some(parent), None) if is_trace_parent(parent.value) => Some(parent.value),
+        _ => None,
     }
 }
 
@@ -182,7 +212,7 @@ mod tests {
     fn d048_a_trace_context_passes_whole_or_not_at_all_and_baggage_never() {
         let down = |meta: &str| {
             let mut out = Vec::new();
-            push_passing_down(&mut out, meta.as_bytes());
+            push_passing_down(&mut out, meta.as_bytes(), None);
             String::from_utf8(out).unwrap()
         };
         let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
@@ -217,6 +247,24 @@ mod tests {
             down(&format!(r#"{{"traceparent":"{}","tracestate":[1]}}"#, valid[0])),
             format!(r#""traceparent":"{}","#, valid[0])
         );
+    }
+
+    #[test]
+    fn obs1_a_span_of_ours_takes_the_place_of_the_hosts() {
+        let (host, own) = ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-1-2-01");
+        let down = |meta: &str| {
+            let mut out = Vec::new();
+            push_passing_down(&mut out, meta.as_bytes(), Some(own));
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            down(&format!(r#"{{"traceparent":"{host}","tracestate":"a=b","x":1}}"#)),
+            r#""tracestate":"a=b","x":1,"#
+        );
+        assert_eq!(down(r#"{"traceparent":"00-1","tracestate":"a=b","x":1}"#), r#""x":1,"#);
+        let mut out = Vec::new();
+        push_trace_parent(&mut out, own);
+        assert_eq!(out, br#""traceparent":"00-1-2-01","#);
     }
 
     #[test]

@@ -9,6 +9,8 @@ macro_rules! methods {
         impl Method {
             /// How many there are.
             pub const COUNT: usize = [$(Self::$name),*].len();
+            /// All, in the order of their numbers.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$name),*];
 
             /// The method of that name, as it stands between the quotes; `None` for one that we do not know.
             pub fn parse(name: &[u8]) -> Option<Self> {

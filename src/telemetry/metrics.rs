@@ -1,11 +1,12 @@
-//! Numbers for operators, in the text form that Prometheus reads (contract §5, OBS-2).
+//! Numbers for operators, in the text form that Prometheus reads (contract §5, OBS-2), and one by one for who sends them.
 //!
 //! What happens is counted when it happens; where something stands is put in by [`Metrics::render`], just before it is
 //! read. Labels are server keys, profile names and words of ours: no principal, no name of a host's or a server's own.
 //! Knows neither servers nor sockets: `gateway` counts, `daemon` asks for the text.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::{EncodeLabelSet, prometheus_text};
@@ -15,8 +16,33 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use super::otlp::Timings;
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::method::Method;
+
+/// Names of numbers that only grow and what they mean, for who sends them somewhere.
+pub const COUNTERS: [(&str, &str); 3] = [
+    ("onegate_requests_total", "Requests of hosts, by what came of them"),
+    ("onegate_refusals_total", "Requests that policy refused"),
+    ("onegate_restarts_total", "How often a server was started again"),
+];
+/// The same of those that come and go.
+pub const GAUGES: [(&str, &str); 5] = [
+    ("onegate_in_flight", "Requests that a server works on"),
+    ("onegate_server_state", "1 for where a server stands, 0 for all else"),
+    ("onegate_pin_drift", "Entries of a server that are not as reviewed"),
+    ("onegate_catalogue_items", "What a profile shows to everybody"),
+    ("onegate_catalogue_tokens", "What its lists cost a model, estimated"),
+];
+/// The same of times.
+pub const REQUEST_SECONDS: (&str, &str) = ("onegate_request_seconds", "Time from a request to its answer");
+/// The same.
+pub const OVERHEAD_SECONDS: (&str, &str) =
+    ("onegate_overhead_seconds", "The part of it that was not spent waiting for the server");
+
+/// What stands before the names in the text; what the text puts behind those of counters.
+const PREFIX: &str = "onegate";
+const TOTAL: &str = "_total";
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,7 +54,7 @@ struct Request {
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Refusal {
     server: Arc<String>,
     reason: &'static str,
@@ -74,6 +100,10 @@ pub struct Metrics {
     servers: Box<[Arc<Server>]>,
     /// The label of what concerns no server, and its requests.
     none: (Arc<String>, Arc<Counts>),
+    /// The refusals that were counted until now: no family tells its own.
+    refused: Arc<Mutex<BTreeSet<Refusal>>>,
+    /// Times that go to a collector, too.
+    timings: Option<Arc<Timings>>,
 }
 
 /// What came of a request.
@@ -99,10 +129,25 @@ pub enum Came {
 
 impl Came {
     const WORDS: [&'static str; 8] = ["ok", "error", "failed", "refused", "input", "task", "declined", "cancelled"];
+
+    /// The same in a word.
+    pub const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
 }
 
 /// The counters of one server's requests, by method and by what came of them; each made when it first counts.
 struct Counts([OnceLock<Box<[OnceLock<Counter>; Came::WORDS.len()]>>; Method::COUNT]);
+
+/// One number as it stands.
+pub struct Point {
+    /// One of [`COUNTERS`] or [`GAUGES`].
+    pub name: &'static str,
+    /// By the names of its labels.
+    pub labels: Vec<(&'static str, Box<str>)>,
+    /// How much.
+    pub value: u64,
+}
 
 /// What is at hand for each call.
 struct Server {
@@ -143,7 +188,7 @@ pub struct ProfileNow {
 impl Metrics {
     /// Numbers about these servers, in the order of the settings.
     pub fn new(servers: &[ServerKey]) -> Self {
-        let mut registry = Registry::with_prefix("onegate");
+        let mut registry = Registry::with_prefix(PREFIX);
         let (requests, refusals, states, items, tokens) = Default::default();
         let histogram: fn() -> Histogram = || Histogram::new(buckets());
         let seconds = Family::new_with_constructor(histogram);
@@ -163,18 +208,22 @@ impl Metrics {
             tokens,
             servers: Box::default(),
             none: (Arc::default(), Counts::new()),
+            refused: Arc::default(),
+            timings: None,
         };
-        registry.register("requests", "Requests of hosts, by what came of them", metrics.requests.clone());
-        registry.register("request_seconds", "Time from a request to its answer", metrics.seconds.clone());
-        let overhead = metrics.overhead.clone();
-        registry.register("overhead_seconds", "The part of it that was not spent waiting for the server", overhead);
-        registry.register("refusals", "Requests that policy refused", metrics.refusals.clone());
-        registry.register("in_flight", "Requests that a server works on", metrics.in_flight.clone());
-        registry.register("server_state", "1 for where a server stands, 0 for all else", metrics.states.clone());
-        registry.register("restarts", "How often a server was started again", metrics.restarts.clone());
-        registry.register("pin_drift", "Entries of a server that are not as reviewed", metrics.drift.clone());
-        registry.register("catalogue_items", "What a profile shows to everybody", metrics.items.clone());
-        registry.register("catalogue_tokens", "What its lists cost a model, estimated", metrics.tokens.clone());
+        let [requests, refusals, restarts] = COUNTERS.map(|(name, what)| (bare(name), what));
+        let [in_flight, states, drift, items, tokens] = GAUGES.map(|(name, what)| (bare(name), what));
+        let [seconds, overhead] = [REQUEST_SECONDS, OVERHEAD_SECONDS].map(|(name, what)| (bare(name), what));
+        registry.register(requests.0, requests.1, metrics.requests.clone());
+        registry.register(seconds.0, seconds.1, metrics.seconds.clone());
+        registry.register(overhead.0, overhead.1, metrics.overhead.clone());
+        registry.register(refusals.0, refusals.1, metrics.refusals.clone());
+        registry.register(in_flight.0, in_flight.1, metrics.in_flight.clone());
+        registry.register(states.0, states.1, metrics.states.clone());
+        registry.register(restarts.0, restarts.1, metrics.restarts.clone());
+        registry.register(drift.0, drift.1, metrics.drift.clone());
+        registry.register(items.0, items.1, metrics.items.clone());
+        registry.register(tokens.0, tokens.1, metrics.tokens.clone());
         Self { registry: Arc::new(registry), ..metrics }.of(servers)
     }
 
@@ -197,6 +246,11 @@ impl Metrics {
         Self { servers: known.chain(new).collect(), ..self.clone() }
     }
 
+    /// The same, of which times are told there, too.
+    pub fn timed(self, timings: Option<Arc<Timings>>) -> Self {
+        Self { timings, ..self }
+    }
+
     /// A request has come.
     pub fn begin(&self, method: Method) -> Measure<'_> {
         Measure {
@@ -213,7 +267,9 @@ impl Metrics {
     /// Policy refused a request; `None` = before it was known to which server it goes.
     pub fn refused(&self, server: Option<usize>, reason: &'static str) {
         let server = Arc::clone(self.key(server));
-        self.refusals.get_or_create(&Refusal { server, reason }).inc();
+        let refusal = Refusal { server, reason };
+        self.refusals.get_or_create(&refusal).inc();
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(refusal);
     }
 
     /// How many requests a server works on.
@@ -229,10 +285,54 @@ impl Metrics {
         let counts = server.map_or(&self.none.1, |server| &self.servers[server].counts);
         let of_method = counts.0[method as usize].get_or_init(Default::default);
         let counter = of_method[came as usize].get_or_init(|| {
-            let (server, outcome) = (Arc::clone(self.key(server)), Came::WORDS[came as usize]);
+            let (server, outcome) = (Arc::clone(self.key(server)), came.word());
             self.requests.get_or_create_owned(&Request { server, method: method.as_str(), outcome })
         });
         counter.inc();
+    }
+
+    /// All numbers but times, in the order of nothing; servers as in [`Self::render`].
+    pub fn points(&self, servers: &[Option<ServerNow>], profiles: &[ProfileNow]) -> Vec<Point> {
+        let mut points = Vec::new();
+        let mut point = |name, labels: &[(&'static str, &str)], value| {
+            let labels = labels.iter().map(|&(key, value)| (key, value.into())).collect();
+            points.push(Point { name, labels, value });
+        };
+        let [requests, refusals, restarts] = COUNTERS.map(|(name, _)| name);
+        let [in_flight, states, drift, items, tokens] = GAUGES.map(|(name, _)| name);
+        let all = self.servers.iter().map(|server| (&server.key, &server.counts));
+        for (key, counts) in all.chain([(&self.none.0, &self.none.1)]) {
+            for (method, counters) in Method::ALL.iter().zip(&counts.0) {
+                for (word, counter) in Came::WORDS.iter().zip(counters.get().into_iter().flat_map(|all| all.iter())) {
+                    let Some(counter) = counter.get() else { continue };
+                    let labels = [("server", key.as_str()), ("method", method.as_str()), ("outcome", word)];
+                    point(requests, &labels, counter.get());
+                }
+            }
+        }
+        for refusal in &*self.refused.lock().unwrap_or_else(PoisonError::into_inner) {
+            let labels = [("server", refusal.server.as_str()), ("reason", refusal.reason)];
+            point(refusals, &labels, self.refusals.get_or_create(refusal).get());
+        }
+        let whole = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        for (place, (server, now)) in self.servers.iter().zip(servers).enumerate() {
+            let Some(now) = now else { continue };
+            let key = ("server", server.key.as_str());
+            for state in ServerNow::STATES {
+                point(states, &[key, ("state", state)], u64::from(state == now.state));
+            }
+            point(in_flight, &[key], self.in_flight(place));
+            point(restarts, &[key], now.restarts);
+            point(drift, &[key], whole(now.drift));
+        }
+        for now in profiles {
+            let name = ("profile", now.name.as_str());
+            for kind in Kind::ALL {
+                point(items, &[name, ("kind", kind.as_str())], whole(now.items[kind.index()]));
+            }
+            point(tokens, &[name], whole(now.tokens));
+        }
+        points
     }
 
     /// All numbers as text; servers by their places, nothing for those that are there no more.
@@ -263,6 +363,12 @@ impl Metrics {
     }
 }
 
+/// A name without what the text puts around it.
+fn bare(name: &'static str) -> &'static str {
+    let name = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('_')).unwrap_or(name);
+    name.strip_suffix(TOTAL).unwrap_or(name)
+}
+
 impl Counts {
     fn new() -> Arc<Self> {
         Arc::new(Self(std::array::from_fn(|_| OnceLock::new())))
@@ -270,7 +376,7 @@ impl Counts {
 }
 
 /// From 100 µs, doubled 20 times: to a minute and more.
-fn buckets() -> impl Iterator<Item = f64> {
+pub(super) fn buckets() -> impl Iterator<Item = f64> {
     exponential_buckets(0.0001, 2.0, 20)
 }
 
@@ -325,7 +431,11 @@ impl Drop for Measure<'_> {
         if let Some(server) = self.server {
             let (all, server) = (self.begun.elapsed(), &metrics.servers[server]);
             server.seconds.observe(all.as_secs_f64());
-            server.overhead.observe(all.saturating_sub(self.away).as_secs_f64());
+            let overhead = all.saturating_sub(self.away);
+            server.overhead.observe(overhead.as_secs_f64());
+            if let Some(timings) = &metrics.timings {
+                timings.request(&server.key, all, overhead);
+            }
         }
     }
 }
@@ -336,6 +446,11 @@ mod tests {
 
     fn lines(text: &str, name: &str) -> Vec<String> {
         text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    }
+
+    fn said(point: &Point) -> String {
+        let labels: Vec<_> = point.labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        format!("{}{{{}}} {}", point.name, labels.join(","), point.value)
     }
 
     #[test]
@@ -383,5 +498,14 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
         assert_eq!(lines(&text, "onegate_server_state{").len(), 14);
+        // Whoever sends them sends the same.
+        let points = metrics.points(&servers, &profiles);
+        let said: BTreeSet<_> = points.iter().map(said).collect();
+        let times = [REQUEST_SECONDS.0, OVERHEAD_SECONDS.0];
+        let is_number = |line: &&str| !line.starts_with('#') && !times.iter().any(|name| line.starts_with(name));
+        // One that nobody set is no number there.
+        let written: BTreeSet<_> = text.lines().filter(is_number).map(str::to_owned).collect();
+        assert_eq!(said, written);
+        assert_eq!(points.len(), said.len());
     }
 }

@@ -240,6 +240,7 @@ impl Session {
             Ok(Message::Request { id, method, params }) => {
                 let reply = reply_to(line.slice(id.range()));
                 if let Err((reply, failure)) = self.request(line, index, method, params, reply, in_batch) {
+                    self.told(None, (method, line), Some(&failure));
                     reply.send(|out, id| write::failure(out, Some(id), &failure));
                 }
             }
@@ -330,12 +331,14 @@ impl Session {
                         let (gateway, sight) = self.now();
                         let members = modern::discover_result(&gateway.offers(sight), &gateway.instructions(sight));
                         reply.send(|out, id| write::result(out, id, revision, &members));
+                        self.told(Some(revision), (method, line), None);
                         return Ok(());
                     }
                     Some(Method::Listen) => {
                         let params = params.map_or(&b""[..], |params| params.span.of(line));
                         let caller = attempt!(modern::caller(self.caller(revision), &meta, revision));
                         attempt!(self.listen(&reply, params, &caller));
+                        self.told(Some(revision), (method, line), None);
                         return Ok(());
                     }
                     _ => revision,
@@ -362,11 +365,13 @@ impl Session {
                         let told = self.gateway.now().seen(&self.legacy_caller(revision));
                         self.state().told = told;
                         reply.send(|out, id| write::result(out, id, revision, &members));
+                        self.told(None, (method, line), None);
                         return Ok(());
                     }
                     (Some(Method::Ping), session) => {
                         let revision = session.unwrap_or(Revision::LATEST_LEGACY);
                         reply.send(|out, id| write::result(out, id, revision, ""));
+                        self.told(None, (method, line), None);
                         return Ok(());
                     }
                     (_, None) => return Err((reply, Failure::no_era())),
@@ -381,7 +386,7 @@ impl Session {
         };
         let Some(known) = known else { return Err((reply, unserved())) };
         if meta.is_none() && matches!(known, Method::SetLevel | Method::Subscribe | Method::Unsubscribe) {
-            return self.session_request(known, line, index, params, revision, reply);
+            return self.session_request((known, method), line, index, params, revision, reply);
         }
         // Known to no era, or not as a request of this one.
         let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unserved));
@@ -425,7 +430,7 @@ impl Session {
     /// Requests that are about the legacy session itself.
     fn session_request(
         self: &Arc<Self>,
-        method: Method,
+        (method, name): (Method, Span),
         line: &Bytes,
         index: &Index,
         params: Option<Part>,
@@ -439,6 +444,7 @@ impl Session {
             };
             self.state().log_level = Some(level);
             reply.send(|out, id| write::result(out, id, revision, ""));
+            self.told(None, (name, line), None);
             return Ok(());
         }
         let uri = match Call::read(method, line, index, params) {
@@ -450,6 +456,7 @@ impl Session {
             let held = self.state().subscribed.remove(&uri);
             drop(held);
             reply.send(|out, id| write::result(out, id, revision, ""));
+            self.told(None, (name, line), None);
             return Ok(());
         }
         let running = match self.enter(&reply.id, uri.len()) {
@@ -459,13 +466,13 @@ impl Session {
         let (session, updates) = (Arc::clone(self), self.updates());
         let caller = self.legacy_caller(revision);
         let number = self.state().subscribed.begin(&uri);
-        let gateway = self.gateway.now();
+        let (gateway, message) = (self.gateway.now(), line.clone());
         self.tasks.spawn(async move {
             let held = tokio::select! {
                 biased;
                 _ = running.upward.happening() => None,
                 () = session.closed.cancelled() => None,
-                held = gateway.subscribe(&uri, &caller, &updates) => Some(held),
+                held = gateway.subscribe(&uri, &caller, &updates, Some(&message)) => Some(held),
             };
             let (held, answer) = match held {
                 Some(Ok(Some(held))) => (Some(held), Some(Ok(()))),
@@ -582,6 +589,16 @@ impl Session {
         (gateway, sight)
     }
 
+    /// A request was answered where it was read, in the legacy session unless it has a revision of its own.
+    fn told(&self, modern: Option<Revision>, (method, line): (Span, &Bytes), failure: Option<&Failure>) {
+        let legacy = self.state().legacy;
+        let caller = match (modern, legacy) {
+            (None, Some(revision)) => self.legacy_caller(revision),
+            (modern, _) => self.caller(modern.unwrap_or(Revision::LATEST_MODERN)),
+        };
+        self.gateway.now().answered_apart(&caller, method.of(line), line, failure);
+    }
+
     /// Who asks, before anything is known of a request.
     fn caller(&self, revision: Revision) -> Caller {
         Caller { principal: self.principal.clone(), profile: self.profile, ..Caller::stdio(revision) }
@@ -596,8 +613,8 @@ impl Session {
 
     /// Serves a request: a list at once where nothing has to be waited for, all else as a task of its own.
     fn perform(self: &Arc<Self>, work: Work, caller: Caller, reply: ReplyTo) -> Result<(), (ReplyTo, Failure)> {
-        if let Work::List(kind, cursor) = &work
-            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref())
+        if let Work::List(kind, cursor, message) = &work
+            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref(), message)
             && !self.outbox.is_full()
         {
             self.answer(reply, caller.revision, &list.map(Done::List), self.running.len() <= 1);

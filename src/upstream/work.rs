@@ -29,8 +29,8 @@ pub(super) enum Work {
     Call(Call),
     /// It is about a task of a modern server.
     Task(Call),
-    /// A list, from the cursor on (a raw string of ours).
-    List(Kind, Option<Bytes>),
+    /// A list, from the cursor on (a raw string of ours); the host's message.
+    List(Kind, Option<Bytes>, Bytes),
 }
 
 /// What came of it.
@@ -67,14 +67,14 @@ impl Work {
             Method::TemplatesList => Kind::Template,
             _ => return Ok(None),
         };
-        Ok(Some(Self::List(kind, cursor(line, index, params)?)))
+        Ok(Some(Self::List(kind, cursor(line, index, params)?, line.clone())))
     }
 
     /// How much of the host's messages it holds.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Call(call) | Self::Task(call) => call.size(),
-            Self::List(..) => 0,
+            Self::List(.., message) => message.len(),
         }
     }
 
@@ -124,7 +124,9 @@ impl Work {
                 let outcome = Box::pin(gateway.task(call, caller, Arc::clone(upward))).await?;
                 Ok(Done::Outcome(call.method(), outcome))
             }
-            Self::List(kind, cursor) => gateway.list(*kind, caller, cursor.as_deref()).await.map(Done::List),
+            Self::List(kind, cursor, message) => {
+                gateway.list(*kind, caller, cursor.as_deref(), message).await.map(Done::List)
+            }
         }
     }
 }
@@ -175,7 +177,7 @@ pub(super) async fn subscribe_all(
 ) -> (Vec<Held>, Honoured) {
     type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Held>, Failure>> + Send + 'a>>;
     let Listen { resources, tasks, .. } = listen;
-    let of_resource = |uri| Some(Box::pin(gateway.subscribe(uri, caller, updates)) as Asking<'_>);
+    let of_resource = |uri| Some(Box::pin(gateway.subscribe(uri, caller, updates, None)) as Asking<'_>);
     let of_task = |id| Some(Box::pin(gateway.watch_task(id, caller, updates)) as Asking<'_>);
     let asked = resources.iter().map(|uri| of_resource(uri)).chain(tasks.iter().map(|id| of_task(id)));
     let mut asked: Vec<_> = asked.collect();

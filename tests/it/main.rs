@@ -24,6 +24,7 @@ mod installed;
 mod isolation;
 mod life;
 mod naming;
+mod otlp;
 mod paging;
 mod pins;
 mod policy;

@@ -547,8 +547,8 @@ async fn pag2_pag4_a_long_list_comes_in_pages_of_one_snapshot_under_cursors_of_o
         let raw = json!(cursor).to_string();
         let other = Caller { principal: Principal::key("other"), ..Caller::stdio(Revision::V2025_11_25) };
         let own = Caller::stdio(Revision::V2025_11_25);
-        assert!(world.gateway.list(Kind::Resource, &other, Some(raw.as_bytes())).await.is_err());
-        assert!(world.gateway.list(Kind::Resource, &own, Some(raw.as_bytes())).await.is_ok());
+        assert!(world.gateway.list(Kind::Resource, &other, Some(raw.as_bytes()), b"").await.is_err());
+        assert!(world.gateway.list(Kind::Resource, &own, Some(raw.as_bytes()), b"").await.is_ok());
         // After a change the pages go on where they were, for a while.
         a.resources = many(1500, "new");
         a.tell("notifications/resources/list_changed", json!({})).await;

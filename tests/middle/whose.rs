@@ -27,7 +27,7 @@ fn subscribe(world: &World, name: &str, session: u64) -> (Arc<Updates>, JoinHand
     let (gateway, updates) = (Arc::clone(&world.gateway), Arc::new(Updates::default()));
     let told = Arc::clone(&updates);
     let held = world.tasks.spawn(async move {
-        let held = gateway.subscribe("x:1", &caller, &told).await;
+        let held = gateway.subscribe("x:1", &caller, &told, None).await;
         held.unwrap_or_else(|failure| panic!("{}", failure.message)).expect("it tells of nothing")
     });
     (updates, held)

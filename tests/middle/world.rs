@@ -102,7 +102,14 @@ impl World {
         let tasks = TaskTracker::new();
         let memory = Memory(senders, Processes::new(tasks.clone()));
         let (audit, keeper) = settings.telemetry.audit.as_ref().map(|audit| Audit::open(audit).unwrap()).unzip();
-        let current = Current::start(settings, Arc::new(memory), &EraMemory::none(), &tasks, (audit, None)).unwrap();
+        let current = Current::start(
+            settings,
+            Arc::new(memory),
+            &EraMemory::none(),
+            &tasks,
+            (onegate::gateway::Sights { audit, otlp: None }, None),
+        )
+        .unwrap();
         let gateway = current.now();
         Self { current, gateway, tasks, stop: CancellationToken::new(), links, keeper }
     }

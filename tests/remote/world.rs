@@ -50,7 +50,9 @@ impl World {
         settings.gateway.seal_key = Some(Secret::new("of a test"));
         let tasks = TaskTracker::new();
         let connect = Arc::new(Processes::new(tasks.clone()));
-        let current = Current::start(settings, connect, &EraMemory::none(), &tasks, (None, None)).unwrap();
+        let current =
+            Current::start(settings, connect, &EraMemory::none(), &tasks, (onegate::gateway::Sights::default(), None))
+                .unwrap();
         let gateway = current.now();
         Self { current, gateway, tasks, stop: CancellationToken::new() }
     }

@@ -33,7 +33,13 @@ use crate::upstream::write;
 const MAX_BATCH: usize = 128;
 
 /// Opens a session; a new one each time (D072).
-pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8], params: &[u8]) -> Response<Reply> {
+pub(super) fn initialize(
+    front: &Arc<Front>,
+    who: Who,
+    accept: Accept,
+    line: &Bytes,
+    (id, params): (&[u8], &[u8]),
+) -> Response<Reply> {
     let (session, members) = match Session::new(front, who, params, Arc::default()) {
         Ok(opened) => opened,
         Err(failure) => return refusal(StatusCode::OK, Some(id), &failure),
@@ -45,6 +51,7 @@ pub(super) fn initialize(front: &Arc<Front>, who: Who, accept: Accept, id: &[u8]
     if front.stop.is_cancelled() {
         session.close_questions();
     }
+    session.told(Method::Initialize.as_str().as_bytes(), line, None);
     let mut pieces = Pieces::new();
     write::result(&mut pieces, id, revision, &members);
     let mut answer = one(front, accept, StatusCode::OK, id, pieces);

@@ -78,7 +78,7 @@ pub(super) async fn post(front: &Arc<Front>, who: Who, headers: &HeaderMap, body
     }
     if id.is_some() && Method::parse(method.of(line)) == Some(Method::Initialize) {
         let params = params.map_or(&b""[..], |params| params.span.of(line));
-        return legacy::initialize(front, who, accept, raw_id.unwrap_or_default(), params);
+        return legacy::initialize(front, who, accept, line, (raw_id.unwrap_or_default(), params));
     }
     if headers::names_modern(headers) {
         return match id {

@@ -148,15 +148,15 @@ pub(super) enum Step {
 /// What takes time.
 pub(super) enum Task {
     Work(Work),
-    /// To be told of changes of a resource; with the number of that request once it has its place.
-    Subscribe(String, u64),
+    /// To be told of changes of a resource; with the number of that request once it has its place, and its message.
+    Subscribe(String, u64, Bytes),
 }
 
 impl Task {
     fn size(&self) -> usize {
         match self {
             Self::Work(work) => work.size(),
-            Self::Subscribe(uri, _) => uri.len(),
+            Self::Subscribe(uri, _, message) => uri.len() + message.len(),
         }
     }
 }
@@ -254,8 +254,29 @@ impl Session {
         self.state().streams.iter().find(|stream| stream.number == number).map(Arc::clone)
     }
 
-    /// The method table. An error is answered by the caller.
+    /// How a request is served. An error is answered by the caller.
     pub(super) fn step(
+        &self,
+        line: &Bytes,
+        index: &Index,
+        id: &[u8],
+        method: Span,
+        params: Option<Part>,
+    ) -> Result<Step, Failure> {
+        let step = self.stepped(line, index, id, method, params);
+        if let Err(failure) = &step {
+            self.told(method.of(line), line, Some(failure));
+        }
+        step
+    }
+
+    /// A request was answered where it was read.
+    pub(super) fn told(&self, method: &[u8], line: &[u8], failure: Option<&Failure>) {
+        self.gateway.now().answered_apart(&self.caller(), method, line, failure);
+    }
+
+    /// The method table.
+    fn stepped(
         &self,
         line: &Bytes,
         index: &Index,
@@ -279,19 +300,20 @@ impl Session {
                 let call = Call::read(known, line, index, params).map_err(Failure::bad_call)?;
                 let uri = json::text_of(call.target()).unwrap_or_default().into_owned();
                 if known == Method::Subscribe {
-                    return Ok(Step::Run(Task::Subscribe(uri, 0), self.caller()));
+                    return Ok(Step::Run(Task::Subscribe(uri, 0, line.clone()), self.caller()));
                 }
                 // What was not subscribed to needs no more.
                 let held = self.state().subscribed.remove(&uri);
                 drop(held);
             }
             write::result(&mut pieces, id, self.revision, "");
+            self.told(name, line, None);
             return Ok(Step::Now(pieces.finish()));
         }
         let work = Work::read(Era::Legacy, known, line, index, params)?.ok_or_else(unknown)?;
         let caller = self.caller();
-        if let Work::List(kind, cursor) = &work
-            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref())
+        if let Work::List(kind, cursor, message) = &work
+            && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref(), message)
         {
             let done = list.map(Done::List);
             self.note(&done);
@@ -330,7 +352,7 @@ impl Session {
         }
         state.running.insert(id.clone(), Arc::clone(&upward));
         state.bytes += size;
-        if let Task::Subscribe(uri, number) = task {
+        if let Task::Subscribe(uri, number, _) = task {
             *number = state.subscribed.begin(uri);
         }
         drop(state);
@@ -356,12 +378,12 @@ impl Session {
                 self.note(&done);
                 write::done(&mut pieces, &running.id, self.revision, &done);
             }
-            Task::Subscribe(uri, number) => {
+            Task::Subscribe(uri, number, message) => {
                 let gateway = self.gateway.now();
                 let held = tokio::select! {
                     biased;
                     _ = running.upward.happening() => None,
-                    held = gateway.subscribe(&uri, &caller, &self.updates) => Some(held),
+                    held = gateway.subscribe(&uri, &caller, &self.updates, Some(&message)) => Some(held),
                 };
                 let (held, failure) = match held {
                     Some(Ok(Some(held))) => (Some(held), None),

@@ -54,8 +54,8 @@ pub(super) async fn request(
         Ok(prepared) => prepared,
         Err(answer) => return *answer,
     };
-    if let Work::List(kind, cursor) = &work
-        && let Some(list) = front.gateway.now().list_now(*kind, &caller, cursor.as_deref())
+    if let Work::List(kind, cursor, message) = &work
+        && let Some(list) = front.gateway.now().list_now(*kind, &caller, cursor.as_deref(), message)
     {
         return answer(front, accept, &id, caller.revision, &list.map(Done::List));
     }
@@ -109,9 +109,23 @@ fn prepare(
     asked: &Asked<'_>,
     id: &Bytes,
 ) -> Result<(Work, Caller), Box<Response<Reply>>> {
-    let refuse = |status, failure: &Failure| Err(Box::new(refusal(status, Some(id), failure)));
     let &Asked { line, index, method, params, meta, version, .. } = asked;
     let name = method.of(line);
+    let base = |revision| Caller {
+        principal: who.principal.clone(),
+        profile: who.profile,
+        revision,
+        capabilities: Capabilities::default(),
+        log_level: None,
+        session: None,
+    };
+    let told = |failure: Option<&Failure>| {
+        front.gateway.now().answered_apart(&base(Revision::LATEST_MODERN), name, line, failure);
+    };
+    let refuse = |status, failure: &Failure| {
+        told(Some(failure));
+        Err(Box::new(refusal(status, Some(id), failure)))
+    };
     let checked = match modern::check(&meta, version) {
         Err(failure) if failure.code != code::UNSUPPORTED_VERSION => return refuse(StatusCode::BAD_REQUEST, &failure),
         checked => checked,
@@ -136,18 +150,13 @@ fn prepare(
         Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
     };
     let Some(known) = Method::parse(name) else { return refuse(StatusCode::NOT_FOUND, &unknown()) };
-    let base = Caller {
-        principal: who.principal.clone(),
-        profile: who.profile,
-        revision,
-        capabilities: Capabilities::default(),
-        log_level: None,
-        session: None,
-    };
-    let caller = match modern::caller(base, &meta, revision) {
+    let caller = match modern::caller(base(revision), &meta, revision) {
         Ok(caller) => caller,
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
+    if matches!(known, Method::Discover | Method::Listen) {
+        told(None);
+    }
     if known == Method::Discover {
         let gateway = front.gateway.now();
         let sight = gateway.sight(&who.principal, who.profile);
