@@ -69,7 +69,8 @@ impl Fixture {
 }
 
 fn parse(page: &Bytes) -> Part {
-    Part::parse(Kind::Tool, std::slice::from_ref(page)).expect("the page is fine")
+    Part::parse(Kind::Tool, std::slice::from_ref(page), onegate::config::settings::ListLimits::default())
+        .expect("the page is fine")
 }
 
 /// URIs: two servers with 1 000 resources each, and a result of 64 KiB with one link.
@@ -80,9 +81,12 @@ fn resources(c: &mut Criterion) {
         Bytes::from(format!("[{}]", entries.join(",")))
     };
     let keys = ["one", "two"].map(|key| ServerKey::new(key).expect("a key"));
-    let parts = keys
-        .each_ref()
-        .map(|key| Arc::new(Part::parse(Kind::Resource, &[page(key.as_str())]).expect("the page is fine")));
+    let parts = keys.each_ref().map(|key| {
+        Arc::new(
+            Part::parse(Kind::Resource, &[page(key.as_str())], onegate::config::settings::ListLimits::default())
+                .expect("the page is fine"),
+        )
+    });
     let contributions: Vec<_> = parts
         .iter()
         .zip(&keys)

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use onegate::config::settings::{
-    EraChoice, Launch, LogFormat, PinMode, Reach, ServerSettings, Settings, Start, TelemetrySettings,
+    EraChoice, GatewaySettings, Launch, LogFormat, PinMode, Reach, ServerSettings, Settings, Start, TelemetrySettings,
 };
 use onegate::gateway::{Connect, Current, EraMemory, Link, Pace};
 use onegate::ident::{Kind, Secret, ServerKey};
@@ -31,7 +31,7 @@ use onegate::protocol::message::Message;
 use onegate::protocol::method::Method;
 use onegate::protocol::version::{Era, Revision};
 use onegate::transport::Channel;
-use onegate::transport::line::{Frame, LineReader, MAX_LINE};
+use onegate::transport::line::{Frame, LineReader};
 use onegate::upstream::stdio;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::runtime::Runtime;
@@ -73,7 +73,7 @@ fn codec(c: &mut Criterion) {
     let mut group = c.benchmark_group("lines");
     let small = Bytes::from(format!("{REQUEST}\n").repeat(64));
     group.throughput(Throughput::Elements(64));
-    let mut reader = LineReader::new(Block(small), MAX_LINE);
+    let mut reader = LineReader::new(Block(small), GatewaySettings::MAX_MESSAGE);
     group.bench_function("64-small-of-one-read", |b| b.iter(|| runtime.block_on(lines(&mut reader, 64))));
     let mut large = large_result();
     large.push(b'\n');
@@ -83,7 +83,7 @@ fn codec(c: &mut Criterion) {
     group.bench_function("1-MiB", |b| {
         b.iter(|| {
             at = 0;
-            let mut reader = LineReader::new(Pieces(&large, &mut at), MAX_LINE);
+            let mut reader = LineReader::new(Pieces(&large, &mut at), GatewaySettings::MAX_MESSAGE);
             runtime.block_on(async { black_box(reader.next().await.expect("it reads")) })
         });
     });
@@ -161,7 +161,7 @@ impl Connect for Echo {
 }
 
 async fn echo(channel: Channel, era: Era, tools: String) {
-    let mut lines = LineReader::new(channel.reader, MAX_LINE);
+    let mut lines = LineReader::new(channel.reader, GatewaySettings::MAX_MESSAGE);
     let mut writer = channel.writer;
     while let Ok(Some(Frame::Line(line))) = lines.next().await {
         let text = std::str::from_utf8(&line).expect("it is text");
@@ -258,7 +258,7 @@ impl Way {
             gateway,
             stop,
             tasks,
-            lines: LineReader::new(theirs.reader, MAX_LINE),
+            lines: LineReader::new(theirs.reader, GatewaySettings::MAX_MESSAGE),
             writer: theirs.writer,
         };
         if era == Era::Legacy {

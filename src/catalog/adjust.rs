@@ -71,7 +71,7 @@ impl Given {
 }
 
 /// The item as the operator wants it.
-pub(super) fn adjusted(item: &Item, wanted: &OverrideSettings) -> Result<Item, (Option<String>, Fault)> {
+pub(super) fn adjusted(item: &Item, wanted: &OverrideSettings, most: usize) -> Result<Item, (Option<String>, Fault)> {
     let mut text = Vec::with_capacity(item.definition.len() + 256);
     let mut members = Members::begin(&mut text);
     let new = |value: &Option<String>| value.as_deref().map(quoted);
@@ -100,7 +100,7 @@ pub(super) fn adjusted(item: &Item, wanted: &OverrideSettings) -> Result<Item, (
     }
     members.end();
     let page = Bytes::from(text);
-    let mut changed = Item::read(Kind::Tool, &page, &page)?;
+    let mut changed = Item::read(Kind::Tool, &page, &page, most)?;
     // Headers repeat what the server gets, so they follow its own schema.
     changed.mirror.clone_from(&item.mirror);
     changed.renamed = wanted.name.as_deref().map(Into::into);
@@ -215,7 +215,7 @@ mod tests {
 
     fn item(definition: &str) -> Item {
         let page = Bytes::copy_from_slice(definition.as_bytes());
-        Item::read(Kind::Tool, &page, &page).unwrap()
+        Item::read(Kind::Tool, &page, &page, 4096).unwrap()
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             defaults: pairs(&[("b", "3")]),
             ..OverrideSettings::default()
         };
-        let changed = adjusted(&tool, &wanted).unwrap();
+        let changed = adjusted(&tool, &wanted, 4096).unwrap();
         let expected = r#"{"name":"t","description":"new","inputSchema":{"type":"object","properties":{"b":{"type":"integer","default":3},"c":{}},"required":["c"]},"x":1,"title":"New \"t\""}"#;
         assert_eq!(String::from_utf8_lossy(&changed.definition), expected);
         assert_ne!(changed.digest, tool.digest);
@@ -250,14 +250,14 @@ mod tests {
         let tool =
             item(r#"{"name":"t","inputSchema":{ "type":"object" },"annotations":{"title":"x","readOnlyHint":true}}"#);
         let renamed = OverrideSettings { name: Some("u".into()), hide: true, ..OverrideSettings::default() };
-        let changed = adjusted(&tool, &renamed).unwrap();
+        let changed = adjusted(&tool, &renamed, 4096).unwrap();
         assert_eq!((changed.called(), &*changed.native, changed.hide), ("u", "t", true));
         assert!(
             String::from_utf8_lossy(&changed.definition).contains(r#""annotations":{"title":"x","readOnlyHint":true}"#)
         );
         assert_eq!(changed.given.unwrap().arguments(Some(b"{}")), None);
         let titled = OverrideSettings { title: Some("T".into()), ..OverrideSettings::default() };
-        let changed = adjusted(&tool, &titled).unwrap();
+        let changed = adjusted(&tool, &titled, 4096).unwrap();
         assert!(
             String::from_utf8_lossy(&changed.definition)
                 .ends_with(r#""annotations":{"readOnlyHint":true},"title":"T"}"#)

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::adjust::Given;
-use super::part::MAX_DEFINITION;
 use super::render::Needs;
 use super::schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 use super::uri::{self, MAX_URI, Template};
@@ -95,9 +94,9 @@ pub enum Fault {
     /// An `inputSchema` for something else than an object.
     #[error("its inputSchema is not of type \"object\"")]
     InputSchemaType,
-    /// Larger than [`MAX_DEFINITION`].
-    #[error("its definition has {0} bytes, the limit is {MAX_DEFINITION}")]
-    TooLarge(usize),
+    /// Larger than may be.
+    #[error("its definition has {0} bytes, the limit is {1}")]
+    TooLarge(usize, usize),
     /// A schema deeper than [`MAX_SCHEMA_DEPTH`].
     #[error("a schema of it is nested {0} levels deep, the limit is {MAX_SCHEMA_DEPTH}")]
     TooDeep(usize),
@@ -153,8 +152,8 @@ impl Member {
 }
 
 impl Item {
-    /// Checks one definition; a fault comes with the name or URI, where there is one.
-    pub(super) fn read(kind: Kind, page: &Bytes, raw: &[u8]) -> Result<Self, (Option<String>, Fault)> {
+    /// Checks one definition, of so many bytes at most; a fault comes with the name or URI, where there is one.
+    pub(super) fn read(kind: Kind, page: &Bytes, raw: &[u8], most: usize) -> Result<Self, (Option<String>, Fault)> {
         if raw.first() != Some(&b'{') {
             return Err((None, Fault::NotAnObject));
         }
@@ -187,8 +186,8 @@ impl Item {
             return Err((None, if named { Fault::NoName } else { Fault::NoUri }));
         };
         let fail = |fault| (Some(native.clone().into_owned()), fault);
-        if raw.len() > MAX_DEFINITION {
-            return Err(fail(Fault::TooLarge(raw.len())));
+        if raw.len() > most {
+            return Err(fail(Fault::TooLarge(raw.len(), most)));
         }
         keys.sort_unstable();
         if let Some(twin) = keys.windows(2).find(|pair| pair[0] == pair[1]) {

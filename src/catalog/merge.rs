@@ -681,7 +681,14 @@ mod tests {
     }
 
     fn part(tools: &[String]) -> Arc<Part> {
-        Arc::new(Part::parse(Kind::Tool, &[Bytes::from(format!("[{}]", tools.join(",")))]).unwrap())
+        Arc::new(
+            Part::parse(
+                Kind::Tool,
+                &[Bytes::from(format!("[{}]", tools.join(",")))],
+                crate::config::settings::ListLimits::default(),
+            )
+            .unwrap(),
+        )
     }
 
     fn rules(allow: Option<&[&str]>, deny: &[&str]) -> ServerRules {

@@ -31,7 +31,7 @@ pub use adjust::Given;
 pub use found::Found;
 pub use item::Fault;
 pub use merge::{Catalogue, Contribution, Fingerprint, Hidden, Item, Route};
-pub use part::{Dropped, ListError, MAX_DEFINITION, MAX_ENTRIES, MAX_LIST, Part, Pin};
+pub use part::{Dropped, ListError, Part, Pin};
 pub use schema::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES};
 pub use trim::shortened;
 pub use uri::UriRoute;

@@ -12,23 +12,17 @@ use bytes::Bytes;
 
 use super::adjust;
 use super::item::{Fault, Item};
-use crate::config::settings::OverrideSettings;
+use crate::config::settings::{ListLimits, OverrideSettings};
 use crate::ident::Kind;
 use crate::pins::drift::Hold;
 use crate::protocol::json;
 use crate::shown::shown_str;
 
-/// Largest definition (threat model §9).
-pub const MAX_DEFINITION: usize = 256 * 1024;
-/// Most entries of a list (D-29).
-pub const MAX_ENTRIES: usize = 10_000;
-/// Largest list (D-29).
-pub const MAX_LIST: usize = 8 * 1024 * 1024;
-
 /// What one server listed of one kind.
 #[derive(Clone, Debug)]
 pub struct Part {
     kind: Kind,
+    limits: ListLimits,
     items: Vec<Item>,
     dropped: Vec<Dropped>,
 }
@@ -72,21 +66,21 @@ pub enum ListError {
     /// A page is not an array.
     #[error("the list on page {0} is not an array")]
     NotAnArray(usize),
-    /// More than [`MAX_ENTRIES`].
-    #[error("the list has more than {MAX_ENTRIES} entries")]
-    TooMany,
-    /// Larger than [`MAX_LIST`].
-    #[error("the list has more than {MAX_LIST} bytes")]
-    TooLarge,
+    /// More than so many.
+    #[error("the list has more than {0} entries")]
+    TooMany(usize),
+    /// Larger than so many bytes.
+    #[error("the list has more than {0} bytes")]
+    TooLarge(usize),
 }
 
 impl Part {
     /// Reads the pages of a list: the raw text of each page's array, out of validated messages, in order.
-    pub fn parse(kind: Kind, pages: &[Bytes]) -> Result<Self, ListError> {
-        if pages.iter().map(Bytes::len).sum::<usize>() > MAX_LIST {
-            return Err(ListError::TooLarge);
+    pub fn parse(kind: Kind, pages: &[Bytes], limits: ListLimits) -> Result<Self, ListError> {
+        if pages.iter().map(Bytes::len).sum::<usize>() > limits.list {
+            return Err(ListError::TooLarge(limits.list));
         }
-        let mut part = Self { kind, items: Vec::new(), dropped: Vec::new() };
+        let mut part = Self { kind, limits, items: Vec::new(), dropped: Vec::new() };
         let mut known: HashSet<Arc<str>> = HashSet::new();
         let mut index = 0;
         for (number, page) in pages.iter().enumerate() {
@@ -94,10 +88,10 @@ impl Part {
                 return Err(ListError::NotAnArray(number));
             }
             for raw in json::elements(page) {
-                if index == MAX_ENTRIES {
-                    return Err(ListError::TooMany);
+                if index == limits.entries {
+                    return Err(ListError::TooMany(limits.entries));
                 }
-                match Item::read(kind, page, raw) {
+                match Item::read(kind, page, raw, limits.definition) {
                     Ok(item) if known.insert(item.native.clone()) => part.items.push(item),
                     Ok(item) => {
                         let named = matches!(kind, Kind::Tool | Kind::Prompt);
@@ -119,7 +113,7 @@ impl Part {
         }
         for wanted in overrides {
             let Some(at) = self.items.iter().position(|item| *item.native == *wanted.native) else { continue };
-            match adjust::adjusted(&self.items[at], wanted) {
+            match adjust::adjusted(&self.items[at], wanted, self.limits.definition) {
                 Ok(item) => {
                     let hold = self.items[at].hold.take();
                     self.items[at] = Item { hold, ..item };
@@ -140,13 +134,14 @@ impl Part {
 
     /// The same list as pins have it, entry by entry.
     pub fn pinned(&self, pins: impl IntoIterator<Item = Pin>) -> Self {
-        let mut pinned = Self { kind: self.kind, items: Vec::with_capacity(self.items.len()), dropped: Vec::new() };
+        let (kind, limits) = (self.kind, self.limits);
+        let mut pinned = Self { kind, limits, items: Vec::with_capacity(self.items.len()), dropped: Vec::new() };
         for (item, pin) in self.items.iter().zip(pins) {
             let held = |hold| Item { hold: Some(hold), ..item.clone() };
             pinned.items.push(match pin {
                 Pin::Live => item.clone(),
                 Pin::Held(hold) => held(hold),
-                Pin::Locked(reviewed) => match Item::read(self.kind, &reviewed, &reviewed) {
+                Pin::Locked(reviewed) => match Item::read(kind, &reviewed, &reviewed, limits.definition) {
                     Ok(reviewed) if reviewed.native == item.native => reviewed,
                     // What was reviewed is no definition: nothing is served in its place.
                     Ok(_) | Err(_) => held(Arc::new(Hold::Pending)),
@@ -216,7 +211,7 @@ mod tests {
 
     fn parse(pages: &[&str]) -> Part {
         let pages: Vec<_> = pages.iter().map(|page| Bytes::copy_from_slice(page.as_bytes())).collect();
-        Part::parse(Kind::Tool, &pages).unwrap()
+        Part::parse(Kind::Tool, &pages, ListLimits::default()).unwrap()
     }
 
     /// A list that a server does not offer is empty, and nothing is held by that: results of such a server need no look.
@@ -301,8 +296,9 @@ mod tests {
             let empty = r#"{"name":"t","inputSchema":{"type":"object"},"d":""}"#.len();
             tool("").replace(r#","a":}"#, &format!(r#"}},"d":"{}""#, "x".repeat(bytes - empty)))
         };
-        check(&sized(MAX_DEFINITION), Ok("t"));
-        check(&sized(MAX_DEFINITION + 1), Err((Some("t"), Fault::TooLarge(MAX_DEFINITION + 1))));
+        let most = 256 << 10;
+        check(&sized(most), Ok("t"));
+        check(&sized(most + 1), Err((Some("t"), Fault::TooLarge(most + 1, most))));
     }
 
     #[test]
@@ -318,13 +314,21 @@ mod tests {
     fn d_29_a_list_has_limits() {
         let one = r#"{"name":"t","inputSchema":{}}"#;
         let pages = |count: usize| [Bytes::from(format!("[{}]", vec![one; count].join(",")))];
-        let part = Part::parse(Kind::Tool, &pages(MAX_ENTRIES)).unwrap();
-        assert_eq!((part.len(), part.dropped().len()), (1, MAX_ENTRIES - 1));
-        assert_eq!(Part::parse(Kind::Tool, &pages(MAX_ENTRIES + 1)).unwrap_err(), ListError::TooMany);
-        let page = Bytes::from(format!("[\"{}\"]", "x".repeat(MAX_LIST / 2)));
-        assert_eq!(Part::parse(Kind::Tool, &[page.clone(), page]).unwrap_err(), ListError::TooLarge);
+        let small = ListLimits { definition: one.len(), entries: 7, list: 500 };
+        for limits in [ListLimits::default(), small] {
+            let most = limits.entries;
+            let part = Part::parse(Kind::Tool, &pages(most), limits).unwrap();
+            assert_eq!((part.len(), part.dropped().len()), (1, most - 1));
+            assert_eq!(Part::parse(Kind::Tool, &pages(most + 1), limits).unwrap_err(), ListError::TooMany(most));
+            let page = Bytes::from(format!("[\"{}\"]", "x".repeat(limits.list / 2)));
+            let too_large = ListError::TooLarge(limits.list);
+            assert_eq!(Part::parse(Kind::Tool, &[page.clone(), page], limits).unwrap_err(), too_large);
+        }
+        let longer = ListLimits { definition: one.len() - 1, ..small };
+        let part = Part::parse(Kind::Tool, &pages(1), longer).unwrap();
+        assert_eq!((part.len(), &part.dropped()[0].fault), (0, &Fault::TooLarge(one.len(), one.len() - 1)));
         let odd = [Bytes::from_static(b"[]"), Bytes::from_static(b"null")];
-        assert_eq!(Part::parse(Kind::Tool, &odd).unwrap_err(), ListError::NotAnArray(1));
+        assert_eq!(Part::parse(Kind::Tool, &odd, ListLimits::default()).unwrap_err(), ListError::NotAnArray(1));
     }
 
     #[test]
@@ -345,9 +349,9 @@ mod tests {
     #[test]
     fn definitions_are_slices_of_their_page() {
         let page = Bytes::from(r#"[{"name":"t","inputSchema":{}}]"#.to_owned());
-        let part = Part::parse(Kind::Tool, std::slice::from_ref(&page)).unwrap();
+        let part = Part::parse(Kind::Tool, std::slice::from_ref(&page), ListLimits::default()).unwrap();
         assert!(page.as_ptr_range().contains(&part.definition("t").unwrap().as_ptr()));
-        assert!(part.same_as(&Part::parse(Kind::Tool, &[page]).unwrap()));
+        assert!(part.same_as(&Part::parse(Kind::Tool, &[page], ListLimits::default()).unwrap()));
         assert!(!part.same_as(&parse(&[r#"[{"name":"t","inputSchema":{ }}]"#])));
     }
 }

@@ -389,7 +389,7 @@ mod tests {
 
     fn publish(definition: &str, revision: Revision) -> String {
         let page = Bytes::from(format!("[{definition}]"));
-        let part = Part::parse(Kind::Tool, &[page]).unwrap();
+        let part = Part::parse(Kind::Tool, &[page], crate::config::settings::ListLimits::default()).unwrap();
         let [item] = part.items() else { panic!("{definition}: {:?}", part.dropped()) };
         let mut out = Vec::new();
         let class = Class::of(revision);

@@ -36,7 +36,14 @@ fn build(servers: &[Tools], surface: SurfaceSettings) -> Catalogue {
     let keys: Vec<_> = KEYS.iter().take(servers.len()).map(|key| ServerKey::new(key).unwrap()).collect();
     let part = |tools: &Tools| {
         let all: Vec<_> = tools.iter().enumerate().map(|(n, tool)| definition(n, *tool)).collect();
-        Arc::new(Part::parse(Kind::Tool, &[Bytes::from(format!("[{}]", all.join(",")))]).unwrap())
+        Arc::new(
+            Part::parse(
+                Kind::Tool,
+                &[Bytes::from(format!("[{}]", all.join(",")))],
+                crate::config::settings::ListLimits::default(),
+            )
+            .unwrap(),
+        )
     };
     let parts: Vec<_> = servers.iter().map(part).collect();
     let contribution = |n: usize| Contribution {

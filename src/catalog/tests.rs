@@ -72,7 +72,8 @@ impl Lists {
 }
 
 fn parse(kind: Kind, list: &str) -> Part {
-    Part::parse(kind, &[Bytes::copy_from_slice(list.as_bytes())]).unwrap()
+    Part::parse(kind, &[Bytes::copy_from_slice(list.as_bytes())], crate::config::settings::ListLimits::default())
+        .unwrap()
 }
 
 /// The catalogue of these servers, their positions as indices.

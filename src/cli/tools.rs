@@ -304,7 +304,14 @@ mod tests {
     /// The catalogue of one server `a`; its resource `x:secret` is hidden.
     fn catalogue(lists: [&str; 4]) -> Catalogue {
         let key = ServerKey::new("a").unwrap();
-        let part = |kind: Kind| Part::parse(kind, &[Bytes::copy_from_slice(lists[kind.index()].as_bytes())]).unwrap();
+        let part = |kind: Kind| {
+            Part::parse(
+                kind,
+                &[Bytes::copy_from_slice(lists[kind.index()].as_bytes())],
+                crate::config::settings::ListLimits::default(),
+            )
+            .unwrap()
+        };
         let parts = Kind::ALL.map(|kind| Arc::new(part(kind)));
         let one =
             Contribution { server: 0, key: &key, prefix: "a", http: false, parts: parts.each_ref().map(Option::Some) };

@@ -139,7 +139,9 @@ mod tests {
         let key = ServerKey::new("a").unwrap();
         let tool = |name: &&str| json!({"name": name, "inputSchema": {"type": "object"}});
         let list = Value::from_iter(names.iter().map(tool)).to_string();
-        let part = Arc::new(Part::parse(Kind::Tool, &[Bytes::from(list)]).unwrap());
+        let part = Arc::new(
+            Part::parse(Kind::Tool, &[Bytes::from(list)], crate::config::settings::ListLimits::default()).unwrap(),
+        );
         let parts = [Some(&part), None, None, None];
         let one = Contribution { server: 0, key: &key, prefix: "a", http: false, parts };
         Catalogue::build(&[one], &Policy::new(vec![ServerRules::default()]), 45, &View::default())

@@ -19,10 +19,11 @@ use super::layers::{Layer, Origins};
 use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
-    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, LogFormat, OtlpSettings, OverrideSettings,
-    PinMode, Reach, Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start, Stop,
-    TelemetrySettings, Timeouts,
+    AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, ListLimits, LogFormat, OtlpSettings,
+    OverrideSettings, PinMode, Reach, Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start,
+    Stop, TelemetrySettings, Timeouts,
 };
+use super::size::Size;
 use super::{launch, period, pins, rate, remote, rules};
 
 /// What resolving gave.
@@ -116,6 +117,8 @@ pub(super) fn resolve(
                 state,
                 seal_key,
                 is_mere_front: false,
+                max_message: whole(file.gateway.max_message),
+                list_deadline: file.gateway.list_deadline.0,
             },
             servers,
             profiles,
@@ -139,6 +142,10 @@ pub(super) fn resolve(
         notes,
         serving,
     }
+}
+
+fn whole(size: Size) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
 /// Where operators look.
@@ -283,7 +290,12 @@ impl Resolver<'_> {
                 concurrency: server.limits.concurrency.map(usize::from),
                 queue: usize::try_from(server.limits.queue).unwrap_or(usize::MAX),
                 max_result: server.limits.max_result.0,
-                stderr: usize::try_from(server.limits.stderr.0).unwrap_or(usize::MAX),
+                stderr: whole(server.limits.stderr),
+                lists: ListLimits {
+                    definition: whole(server.limits.definition),
+                    entries: usize::try_from(server.limits.entries).unwrap_or(usize::MAX),
+                    list: whole(server.limits.list),
+                },
             },
             tools: filter(tools),
             always,

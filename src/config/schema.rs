@@ -91,11 +91,23 @@ pub(super) struct Gateway {
     /// once, kept in the state folder. References are expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key: Option<String>,
+    /// Largest message of a host: a line on stdio, a body over HTTP. A larger one is refused.
+    pub max_message: Size,
+    /// How long a host's list waits for servers that have not listed yet; then it is answered with what is known.
+    pub list_deadline: Period,
 }
 
 impl Default for Gateway {
     fn default() -> Self {
-        Self { instructions: None, name_budget: 45, pass_env: Vec::new(), state: None, seal_key: None }
+        Self {
+            instructions: None,
+            name_budget: 45,
+            pass_env: Vec::new(),
+            state: None,
+            seal_key: None,
+            max_message: Size(16 << 20),
+            list_deadline: Period::secs(5),
+        }
     }
 }
 
@@ -273,6 +285,13 @@ pub(super) struct Limits {
     pub max_result: Size,
     /// How much of what it prints on stderr is kept.
     pub stderr: Size,
+    /// Largest definition of a tool, prompt, resource or template; a larger one is left out.
+    pub definition: Size,
+    /// Most entries of one of its lists; instead of a longer list the last good one stays.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub entries: u32,
+    /// Largest of its lists, all pages together; instead of a larger one the last good one stays.
+    pub list: Size,
 }
 
 impl Default for Limits {
@@ -284,6 +303,9 @@ impl Default for Limits {
             queue: 256,
             max_result: Size(16 << 20),
             stderr: Size(64 << 10),
+            definition: Size(256 << 10),
+            entries: 10_000,
+            list: Size(8 << 20),
         }
     }
 }

@@ -25,8 +25,8 @@ pub use policy::{
     Rate, RuleSettings, Scalar, TimeWindow, Transport,
 };
 pub use server::{
-    EraChoice, ItemFilter, Launch, Reach, Remote, Restart, ServerFault, ServerLimits, ServerSettings, Sharing, Start,
-    Stop, Timeouts,
+    EraChoice, ItemFilter, Launch, ListLimits, Reach, Remote, Restart, ServerFault, ServerLimits, ServerSettings,
+    Sharing, Start, Stop, Timeouts,
 };
 pub use surface::{SurfaceMode, SurfaceSettings, TrimSettings, Uses};
 pub use target::{Target, TargetError, WhoError, WhoPattern};
@@ -63,6 +63,8 @@ impl Settings {
                 state,
                 seal_key: None,
                 is_mere_front: false,
+                max_message: GatewaySettings::MAX_MESSAGE,
+                list_deadline: GatewaySettings::LIST_DEADLINE,
             },
             servers,
             profiles: vec![ProfileSettings::everything()],
@@ -89,6 +91,17 @@ pub struct GatewaySettings {
     pub seal_key: Option<Secret>,
     /// It has one server, another gateway, and is a front to that alone: what it says of itself is handed on as it is.
     pub is_mere_front: bool,
+    /// Largest message of a host, in bytes.
+    pub max_message: usize,
+    /// How long a host's list waits for servers.
+    pub list_deadline: Duration,
+}
+
+impl GatewaySettings {
+    /// What `max_message` is where it is not said.
+    pub const MAX_MESSAGE: usize = 16 << 20;
+    /// What `list_deadline` is where it is not said.
+    pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
 }
 
 /// `[admin]`: where operators look at a running gateway.

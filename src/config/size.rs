@@ -1,6 +1,6 @@
 //! Sizes as people write them: `"64KiB"`, `"10MiB"`, `"1GiB"`, `"4096B"`.
 //!
-//! Deliberately knows no bounds but those of its one key.
+//! Deliberately knows no bounds but those of its keys.
 
 use std::borrow::Cow;
 
@@ -32,12 +32,29 @@ fn text(bytes: u64) -> String {
 
 /// Why a text is no bound for an answer.
 pub(super) fn result_problem(written: &str) -> Option<String> {
-    const MIN: u64 = 1 << 10;
-    const MAX: u64 = 1 << 30;
+    problem(written, 1 << 10, 1 << 30)
+}
+
+/// Why a text is no bound for a message of a host: as much of its requests as may run must hold one.
+pub(super) fn message_problem(written: &str) -> Option<String> {
+    problem(written, 64 << 10, 64 << 20)
+}
+
+/// Why a text is no bound for a definition.
+pub(super) fn definition_problem(written: &str) -> Option<String> {
+    problem(written, 1 << 10, 16 << 20)
+}
+
+/// Why a text is no bound for a list.
+pub(super) fn list_problem(written: &str) -> Option<String> {
+    problem(written, 64 << 10, 256 << 20)
+}
+
+fn problem(written: &str, min: u64, max: u64) -> Option<String> {
     match parse(written) {
         None => Some(format!("`{}` is not a size; write for example `64KiB`, `10MiB`", shown(written))),
-        Some(bytes) if (MIN..=MAX).contains(&bytes) => None,
-        Some(_) => Some(format!("`{}` is not within {} to {}", shown(written), text(MIN), text(MAX))),
+        Some(bytes) if (min..=max).contains(&bytes) => None,
+        Some(_) => Some(format!("`{}` is not within {} to {}", shown(written), text(min), text(max))),
     }
 }
 

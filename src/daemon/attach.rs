@@ -121,14 +121,14 @@ pub(super) async fn attach(settings: &AdminSettings, wanted: &Wanted) -> Result<
 /// Serves the host through another gateway as long as that is there, then with one of our own: as whom, the configuration says
 /// that is there by then.
 pub(super) async fn serve(
-    host: Channel,
+    (host, max_message): (Channel, usize),
     peer: Channel,
     token: Option<&Secret>,
     reload: Reload,
 ) -> anyhow::Result<Ended> {
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let told = signals::watch(stop.clone(), None, false, &tasks);
-    let mut relay = Relay::new(host);
+    let mut relay = Relay::new(host, max_message);
     let left = relay.pass(peer, &stop).await;
     if left == Left::Host || stop.is_cancelled() {
         stop.cancel();

@@ -17,7 +17,7 @@ use super::signals::{self, Ended};
 use super::systemd::{self, Inherited};
 use super::{Daemon, Reload, attach};
 use crate::config::settings::{AuthSettings, HttpSettings, Settings};
-use crate::gateway::{LIST_DEADLINE, Pace};
+use crate::gateway::Pace;
 use crate::upstream::http::{self, Entrance, Limits};
 
 /// The longest that running requests hold up the end. Shorter than `TimeoutStopSec=` of our unit by what the servers
@@ -75,7 +75,7 @@ async fn serve(
     daemon.tasks.spawn(async move {
         tokio::select! {
             // Servers that take longer do not hold up those that are there (LST-1).
-            _ = timeout(LIST_DEADLINE, gateway.settle()) => {
+            _ = timeout(gateway.list_deadline(), gateway.settle()) => {
                 let serving = format!("serving {} servers", gateway.servers().count());
                 systemd::tell(&[NotifyState::Ready, NotifyState::Status(&serving)]);
             }
@@ -86,7 +86,8 @@ async fn serve(
         stopping.cancelled().await;
         systemd::tell(&[NotifyState::Stopping]);
     });
-    let (gateway, limits) = (Arc::clone(&daemon.current), Limits::default());
+    let limits = Limits { body: daemon.gateway().max_message(), ..Limits::default() };
+    let gateway = Arc::clone(&daemon.current);
     let entrance = Entrance::new(settings, settings.0.listen, limits.keys.clone(), &stop, &daemon.tasks);
     let drain = limits.drain;
     let (guests, mut hosts) = door

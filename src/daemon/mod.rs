@@ -187,7 +187,8 @@ pub async fn serve_stdio(
         match attach::attach(&settings.admin, &wanted).await {
             Ok((pid, peer)) => {
                 tracing::info!("attached to the gateway of process {pid}");
-                return attach::serve(channel, peer, wanted.token.as_ref(), reload).await;
+                let host = (channel, settings.gateway.max_message);
+                return attach::serve(host, peer, wanted.token.as_ref(), reload).await;
             }
             Err(why) => tracing::info!("running alone: {why}"),
         }

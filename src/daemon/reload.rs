@@ -65,6 +65,7 @@ impl Fixed {
             ("http.sse", http.sse != other.sse),
             ("admin", self.admin != settings.admin),
             ("telemetry", self.telemetry != settings.telemetry),
+            ("gateway.max_message", self.gateway.max_message != settings.gateway.max_message),
             ("gateway.state", self.gateway.state != settings.gateway.state),
         ];
         all.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()

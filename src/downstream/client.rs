@@ -555,11 +555,12 @@ impl Actor {
     async fn open(&self) -> Result<Session, String> {
         self.connect.clear(&self.server.settings).await?;
         let link = self.connect.connect(&self.server.settings)?;
+        let limits = &self.server.settings.limits;
         let connection = Connection::open(
             self.server.key.clone(),
             self.mask(),
             link.way,
-            self.server.settings.limits.max_result,
+            (limits.max_result, limits.lists.list),
             &self.tasks,
         );
         let _ = connection.questions.set(Arc::clone(&self.server.questions));

@@ -119,6 +119,8 @@ pub struct Connection {
     wire: Wire,
     /// Largest answer, in bytes.
     pub(super) max_result: u64,
+    /// Largest list that is fetched, in bytes.
+    pub(super) max_list: usize,
     /// Held for a look, never over an await.
     pending: Mutex<Pending>,
     next_id: AtomicU64,
@@ -198,7 +200,13 @@ impl Connection {
     const NO_LEVEL: u8 = u8::MAX;
 
     /// Opens a connection; its tasks end with it.
-    pub(super) fn open(key: ServerKey, mask: Mask, way: Way, max_result: u64, tasks: &TaskTracker) -> Arc<Self> {
+    pub(super) fn open(
+        key: ServerKey,
+        mask: Mask,
+        way: Way,
+        (max_result, max_list): (u64, usize),
+        tasks: &TaskTracker,
+    ) -> Arc<Self> {
         let (wire, reader) = match way {
             Way::Lines(channel) => (Wire::Lines(Outbox::new(channel.writer, OUT_LIMIT)), Some(channel.reader)),
             Way::Http(http) => (Wire::Http(http), None),
@@ -208,6 +216,7 @@ impl Connection {
             mask,
             wire,
             max_result,
+            max_list,
             pending: Mutex::new(Pending {
                 slots: HashMap::default(),
                 closed: false,

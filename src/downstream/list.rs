@@ -18,8 +18,6 @@ use crate::protocol::reply::Body;
 
 /// Pages of one list, at most.
 const MAX_PAGES: usize = 1000;
-/// Bytes of one list, at most.
-const MAX_BYTES: usize = 8 << 20;
 
 /// A whole list, and for how long it holds.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +121,7 @@ async fn all(connection: &Arc<Connection>, kind: Kind, limit: Duration) -> Resul
         if !seen.insert(next.clone()) {
             return Err(Fault::Invalid("its list gives a cursor twice and would never end".to_owned()));
         }
-        if all.pages.len() >= MAX_PAGES || bytes > MAX_BYTES {
+        if all.pages.len() >= MAX_PAGES || bytes > connection.max_list {
             return Err(Fault::Invalid(format!("its list goes on after {} pages and {bytes} bytes", all.pages.len())));
         }
     }

@@ -278,8 +278,9 @@ impl Audiences {
             match found {
                 Ok(OwnLists { at, lists }) => {
                     own.of = Some(at);
+                    let limits = server.settings().limits.lists;
                     for (kind, pages) in lists {
-                        match catalog::Part::parse(kind, &pages) {
+                        match catalog::Part::parse(kind, &pages, limits) {
                             Ok(listed) => {
                                 let items = self.lists.pinned(index, listed);
                                 let items = (!self.lists.lists_same(index, &items)).then(|| Arc::new(items));

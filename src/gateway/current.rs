@@ -354,10 +354,10 @@ impl Lasting {
             servers.push(server);
         }
         let old = before.map(|before| &*before.lists);
-        let budget = settings.gateway.name_budget;
+        let bounds = (settings.gateway.name_budget, settings.gateway.list_deadline);
         let is_known = before.is_some() || known.iter().any(Option::is_some);
         let (old, background) = ((old, known), self.background.clone());
-        let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), budget, old, background);
+        let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), bounds, old, background);
         let lists = Arc::new(lists);
         if is_known {
             lists.go_on();

@@ -15,7 +15,7 @@ use super::recorded::{Trace, subscribing};
 use super::refused::Refused;
 use super::search::Meant;
 use super::tasks::TaskState;
-use super::{Failure, Gateway, Held, LIST_DEADLINE, Updates};
+use super::{Failure, Gateway, Held, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming, own};
@@ -123,7 +123,7 @@ impl Gateway {
                 return Err(Failure::flood(after));
             }
             // Rare and large: on the heap, so that every call is not as large as the rarest.
-            let deadline = Instant::now() + LIST_DEADLINE;
+            let deadline = Instant::now() + self.settings.list_deadline;
             for apart in [false, true] {
                 if way.is_none() {
                     Box::pin(self.wait_for_owner(call, caller, &name, apart, deadline)).await;

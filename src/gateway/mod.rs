@@ -23,6 +23,7 @@ mod subscriptions;
 mod tasks;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +34,7 @@ pub use bridge::Input;
 pub use current::{Changes, Current, Reloaded, Sights};
 pub use fault::Failure;
 pub use invoke::Outcome;
-pub use lists::{ItemList, LIST_DEADLINE, Seen, Sight};
+pub use lists::{ItemList, Seen, Sight};
 pub use pinned::approved;
 pub use refused::Refused;
 pub use status::{Cost, ProfileStatus, ServerStatus, Status};
@@ -102,6 +103,16 @@ impl Gateway {
     /// Whether these settings seal as this gateway does.
     fn sealed_by(&self, settings: &GatewaySettings) -> bool {
         (&self.settings.seal_key, &self.settings.state) == (&settings.seal_key, &settings.state)
+    }
+
+    /// Largest message of a host, in bytes.
+    pub fn max_message(&self) -> usize {
+        self.settings.max_message
+    }
+
+    /// How long a host's list waits for servers.
+    pub fn list_deadline(&self) -> Duration {
+        self.settings.list_deadline
     }
 
     /// The place of a server.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::seal::Purpose;
-use super::{Failure, Gateway, ItemList, LIST_DEADLINE};
+use super::{Failure, Gateway, ItemList};
 use crate::caller::Caller;
 use crate::ident::Kind;
 use crate::protocol::json;
@@ -38,7 +38,7 @@ impl Gateway {
     ) -> Result<ItemList, Failure> {
         let span = self.plain(caller, method(kind), message);
         if cursor.is_none() {
-            let deadline = Instant::now() + LIST_DEADLINE;
+            let deadline = Instant::now() + self.settings.list_deadline;
             self.lists.settle(kind).await;
             self.audiences.settle(caller, deadline, |_| true).await;
         }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::catalog::Part;
-use crate::config::settings::ServerSettings;
+use crate::config::settings::{ListLimits, ServerSettings};
 use crate::downstream::Offers;
 use crate::ident::Kind;
 use crate::pins::artifact::{ArtifactKind, Reference, reference};
@@ -59,6 +59,8 @@ pub(super) struct Slot {
     stamps: Vec<Stamp>,
     /// What runs is what ran, as far as can be told from how it is run.
     exact: bool,
+    /// How much it may list.
+    limits: ListLimits,
     /// What was written last, as a hash, and when.
     last: Mutex<Option<(u64, SystemTime)>>,
 }
@@ -85,7 +87,7 @@ impl Slot {
             ArtifactKind::Script | ArtifactKind::Remote => false,
         };
         let path = folder.join(HEXLOWER.encode(&name.finalize()[..16]));
-        Some(Self { path, stamps: stamps(&reference), exact, last: Mutex::default() })
+        Some(Self { path, stamps: stamps(&reference), exact, limits: server.limits.lists, last: Mutex::default() })
     }
 
     /// What it listed.
@@ -102,7 +104,7 @@ impl Slot {
         let mut parts = [const { None }; 4];
         for (kind, pages) in Kind::ALL.into_iter().zip(&content.lists) {
             parts[kind.index()] = match pages {
-                Some(pages) => Some(Arc::new(Part::parse(kind, pages).ok()?)),
+                Some(pages) => Some(Arc::new(Part::parse(kind, pages, self.limits).ok()?)),
                 None => None,
             };
         }

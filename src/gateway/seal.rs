@@ -159,6 +159,8 @@ mod tests {
             state,
             seal_key: Some(Secret::new(keys)),
             is_mere_front: false,
+            max_message: 0,
+            list_deadline: std::time::Duration::ZERO,
         })
     }
 
@@ -194,8 +196,15 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("deep");
-        let settings =
-            GatewaySettings { instructions: None, name_budget: 45, state, seal_key: None, is_mere_front: false };
+        let settings = GatewaySettings {
+            instructions: None,
+            name_budget: 45,
+            state,
+            seal_key: None,
+            is_mere_front: false,
+            max_message: 0,
+            list_deadline: std::time::Duration::ZERO,
+        };
         let text = Seal::new(&settings).seal(Purpose::State, &9u8);
         assert_eq!(Seal::new(&settings).open::<u8>(Purpose::State, &text), Some(9));
         let mode = fs::metadata(settings.state.join(FILE)).unwrap().permissions().mode();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{Failure, Gateway, LIST_DEADLINE, Outcome};
+use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
 use crate::catalog::own::{CALL, KEY, SEARCH, SERVERS};
 use crate::catalog::{Catalogue, Found};
@@ -146,7 +146,7 @@ impl Gateway {
 
     /// What a caller sees, when every server had its chance to list (LST-1).
     async fn settled(&self, caller: &Caller) -> Arc<Catalogue> {
-        let deadline = Instant::now() + LIST_DEADLINE;
+        let deadline = Instant::now() + self.settings.list_deadline;
         self.lists.settle(Kind::Tool).await;
         self.audiences.settle(caller, deadline, |_| true).await;
         self.audiences.catalogue(caller)

@@ -17,7 +17,7 @@ use super::invoke::within;
 use super::invoke::{check, unpassable};
 use super::recorded::Trace;
 use super::seal::Purpose;
-use super::{Failure, Gateway, Held, LIST_DEADLINE, Outcome, Updates};
+use super::{Failure, Gateway, Held, Outcome, Updates};
 use crate::caller::Caller;
 use crate::config::settings::OverrideSettings;
 use crate::downstream::{Answer, Fault, Item, Topic};
@@ -239,7 +239,7 @@ impl Gateway {
             return Ok(None);
         };
         if self.lists.offers_of(task.server).is_none() {
-            self.lists.settle_server(task.server, Kind::Tool, Instant::now() + LIST_DEADLINE).await;
+            self.lists.settle_server(task.server, Kind::Tool, Instant::now() + self.settings.list_deadline).await;
         }
         if !self.lists.offers_of(task.server).is_some_and(|offers| offers.tasks) {
             return Ok(None);

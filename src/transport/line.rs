@@ -8,9 +8,6 @@ use std::io;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Longest line in either direction.
-pub const MAX_LINE: usize = 16 << 20;
-
 /// How much is kept of either end of an over-long line.
 const ENDS: usize = 4096;
 /// How much is asked of the stream at a time, at least.

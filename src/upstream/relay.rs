@@ -28,7 +28,7 @@ use crate::protocol::meta::SUBSCRIPTION_ID;
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::transport::Channel;
-use crate::transport::line::{Frame, LineReader, MAX_LINE};
+use crate::transport::line::{Frame, LineReader};
 
 type Reader = LineReader<Box<dyn tokio::io::AsyncRead + Send + Unpin>>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -52,6 +52,8 @@ pub enum Left {
 /// A host, and what a gateway must know of it.
 pub struct Relay {
     reader: Reader,
+    /// Bytes of its longest message.
+    max_message: usize,
     host: ToHost,
     known: Mutex<Known>,
     /// What no gateway answers, from who reads the host to who writes to it.
@@ -107,10 +109,11 @@ fn is_harmless(method: Option<Method>) -> bool {
 }
 
 impl Relay {
-    /// Of this host.
-    pub fn new(host: Channel) -> Self {
+    /// Of this host, whose messages have so many bytes at most.
+    pub fn new(host: Channel, max_message: usize) -> Self {
         Self {
-            reader: LineReader::new(host.reader, MAX_LINE),
+            reader: LineReader::new(host.reader, max_message),
+            max_message,
             host: ToHost { stream: host.writer, waiting: VecDeque::new() },
             known: Mutex::default(),
             refusals: mpsc::channel(REFUSALS),
@@ -129,9 +132,9 @@ impl Relay {
         let mut from_gateway = LineReader::new(reader, LONGEST);
         let mut to_gateway = writer;
         let (told, lost) = lock(&self.known).move_on();
-        let Self { reader, host, known, refusals: (refuse, refused) } = self;
+        let Self { reader, max_message, host, known, refusals: (refuse, refused) } = self;
         host.waiting.extend(lost.into_iter().map(whole));
-        let mut down = Box::pin(down(reader, (&mut to_gateway, told), refuse, known));
+        let mut down = Box::pin(down((reader, *max_message), (&mut to_gateway, told), refuse, known));
         let mut up = Box::pin(up(&mut from_gateway, host, refused, known));
         let left = tokio::select! {
             left = &mut down => left,
@@ -203,7 +206,7 @@ fn failed(id: &[u8]) -> Bytes {
 
 /// What the host says, after what the gateway is told of it.
 async fn down(
-    host: &mut Reader,
+    (host, max_message): (&mut Reader, usize),
     (gateway, told): (&mut Writer, Vec<Bytes>),
     refuse: &mpsc::Sender<Bytes>,
     known: &Mutex<Known>,
@@ -221,7 +224,7 @@ async fn down(
             Ok(Some(Frame::Line(line))) => line,
             Ok(Some(Frame::TooLong { head, tail, length })) => {
                 // No gateway would take it: it is answered here, in the words of one (D-26).
-                let (id, failure) = too_long(&head, &tail, length, &mut index);
+                let (id, failure) = too_long((&head, &tail), (length, max_message), &mut index);
                 tracing::warn!(length, "a line of the host is too long");
                 let revision = lock(known).revision;
                 if id.is_some() || legacy::takes_errors_without_id(revision) {
@@ -496,7 +499,7 @@ mod tests {
         let stop = CancellationToken::new();
         let (host_side, mut host) = Far::pair();
         let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side);
+        let mut relay = Relay::new(host_side, 4096);
         let before = async {
             for (id, method, params) in [
                 (1, "initialize", json!({"protocolVersion": "2025-11-25"})),
@@ -572,7 +575,7 @@ mod tests {
     async fn stuffed(long: &str) -> (Relay, Far) {
         let (host_side, mut host) = Far::pair();
         let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side);
+        let mut relay = Relay::new(host_side, 4096);
         let stop = CancellationToken::new();
         let before = async {
             host.say(request(1, "tools/call", json!({}))).await;
@@ -630,8 +633,8 @@ mod tests {
         let stop = CancellationToken::new();
         let (host_side, mut host) = Far::pair();
         let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side);
-        let long = "x".repeat(MAX_LINE);
+        let mut relay = Relay::new(host_side, 4096);
+        let long = "x".repeat(4096);
         let talk = async {
             for version in ["2025-11-25", "2025-06-18"] {
                 host.say(request(1, "initialize", json!({"protocolVersion": version}))).await;
@@ -664,7 +667,7 @@ mod tests {
         let stop = CancellationToken::new();
         let (host_side, mut host) = Far::pair();
         let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side);
+        let mut relay = Relay::new(host_side, 4096);
         let before = async {
             host.say(request(1, "initialize", json!({"protocolVersion": "2025-11-25"}))).await;
             first.next().await;
@@ -702,7 +705,7 @@ mod tests {
         let stop = CancellationToken::new();
         let (host_side, mut host) = Far::pair();
         let (first_side, first) = Far::pair();
-        let mut relay = Relay::new(host_side);
+        let mut relay = Relay::new(host_side, 4096);
         host.say(request(1, "tools/list", json!({}))).await;
         let leave = async {
             let mut first = first;

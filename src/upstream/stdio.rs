@@ -15,7 +15,7 @@ use crate::ident::Principal;
 use crate::protocol::json::Index;
 use crate::protocol::message::{Message, NoMessage, id_at_end};
 use crate::transport::Channel;
-use crate::transport::line::{Frame, LineReader, MAX_LINE};
+use crate::transport::line::{Frame, LineReader};
 use crate::transport::outbox::Outbox;
 
 /// Bytes that wait to be written to the host, at most; then answers wait with their tasks.
@@ -113,7 +113,8 @@ impl Front {
 }
 
 async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send + Unpin>) {
-    let mut lines = LineReader::new(stream, MAX_LINE);
+    let most = session.gateway.now().max_message();
+    let mut lines = LineReader::new(stream, most);
     let mut index = Index::new();
     loop {
         // A host that does not read its answers, or asks more than we hold, is read no further.
@@ -121,10 +122,12 @@ async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send
         session.room().await;
         match lines.next().await {
             Ok(Some(Frame::Line(line))) => session.line(&line, &mut index),
-            Ok(Some(Frame::TooLong { head, tail, length })) => match too_long(&head, &tail, length, &mut index) {
-                (Some(id), failure) => session.refuse(id, &failure),
-                (None, failure) => session.unreadable(&failure),
-            },
+            Ok(Some(Frame::TooLong { head, tail, length })) => {
+                match too_long((&head, &tail), (length, most), &mut index) {
+                    (Some(id), failure) => session.refuse(id, &failure),
+                    (None, failure) => session.unreadable(&failure),
+                }
+            }
             Ok(None) => return,
             Err(error) => {
                 tracing::debug!(%error, "the host cannot be read from");
@@ -136,9 +139,8 @@ async fn read(session: Arc<Session>, stream: Box<dyn tokio::io::AsyncRead + Send
 
 /// What is wrong with a line of which only the ends are known, and the raw id of who waits for it.
 pub(super) fn too_long<'a>(
-    head: &'a [u8],
-    tail: &'a [u8],
-    length: u64,
+    (head, tail): (&'a [u8], &'a [u8]),
+    (length, most): (u64, usize),
     index: &mut Index,
 ) -> (Option<&'a [u8]>, Failure) {
     let begun = match Message::read(head, index) {
@@ -146,5 +148,5 @@ pub(super) fn too_long<'a>(
         Ok(_) => None,
     };
     let id = begun.map(|id| id.of(head)).or_else(|| id_at_end(tail));
-    (id, Failure::message_too_long(length, MAX_LINE))
+    (id, Failure::message_too_long(length, most))
 }

@@ -1,7 +1,9 @@
 //! The host's own lines when they are no good: the right error where an id can be read, silence where none is due,
 //! and the next request is served (ENV-1, ENV-4, ENV-7, E-23).
 
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -185,6 +187,70 @@ fn env12_over_long_host_lines_are_refused_and_the_next_is_served() {
     assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
     assert!(host.received_of("a", "tools/call").len() == 1);
     assert!(host.peak_kib() < 96 << 10, "peak {} KiB", host.peak_kib());
+    host.finish();
+}
+
+#[test]
+fn env12_the_largest_message_is_as_configured_on_both_fronts() {
+    let head = "[gateway]\nmax_message = \"64KiB\"";
+    let setup = || Setup::new().head(head).server("a", json!({"tool_count": 1}));
+    let mut host = setup().open(Era::Legacy);
+    host.tools_count(1);
+    let call = |size: usize| format!(r#"{{"x":"{}"}}"#, "y".repeat(size));
+    assert_eq!(host.call("a__t000", &call(60 << 10)).text(), "a:t000");
+    let refused = host.call("a__t000", &call(64 << 10));
+    assert_eq!(refused.code(), -32600, "{}", refused.line);
+    assert!(refused.line.contains("the limit is 65536"), "{}", refused.line);
+    assert_eq!(host.call("a__t000", "{}").text(), "a:t000");
+    host.finish();
+
+    let open = "[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"";
+    let mut serve = setup().head(open).start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.wait_stderr("listening on");
+    let said = serve.stderr();
+    let address = said.split_once("listening on http://").unwrap().1.split('/').next().unwrap();
+    for (size, expected) in [(60 << 10, false), (65 << 10, true)] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "Content-Type: application/json\r\nAccept: application/json\r\nConnection: close";
+        write!(stream, "POST /mcp HTTP/1.1\r\nHost: {address}\r\n{head}\r\nContent-Length: {size}\r\n\r\n").unwrap();
+        // What is too long may be refused before it is there.
+        let _ = stream.write_all(&vec![b' '; size]);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        assert_eq!(answer.starts_with("HTTP/1.1 413"), expected, "{size}: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    serve.signal("TERM");
+    assert!(serve.wait_end(PATIENCE).success());
+}
+
+#[test]
+fn d_29_what_a_server_may_list_is_as_configured() {
+    let long = format!(r#"{{"name":"long","inputSchema":{{"type":"object"}},"description":"{}"}}"#, "x".repeat(1100));
+    let short = r#"{"name":"short","inputSchema":{"type":"object"}}"#;
+    let many = json!({"tool_count": 3});
+    for (key, scenario, limits, listed, said) in [
+        ("a", json!({"tools": [long, short]}), "definition = \"1KiB\"", vec!["a__short"], "the limit is 1024"),
+        ("b", many.clone(), "entries = 2", vec![], "more than 2 entries"),
+        ("c", many, "entries = 3", vec!["c__t000", "c__t001", "c__t002"], ""),
+        ("d", json!({"tool_count": 2000}), "list = \"64KiB\"", vec![], "more than 65536 bytes"),
+    ] {
+        let mut host = Setup::new().server_with(key, scenario, &format!("limits = {{ {limits} }}")).open(Era::Modern);
+        assert_eq!(host.tools(), listed, "{limits}");
+        host.wait_stderr(said);
+        host.finish();
+    }
+}
+
+#[test]
+fn lst1_a_list_waits_as_long_as_configured() {
+    let mut host = Setup::new()
+        .head("[gateway]\nlist_deadline = \"200ms\"")
+        .server("silent", json!({"list": "silent"}))
+        .open(Era::Modern);
+    let begun = Instant::now();
+    assert!(host.tools().is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     host.finish();
 }
 

@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use onegate::config::settings::GatewaySettings;
 use onegate::transport::Channel;
-use onegate::transport::line::{Frame, LineReader, MAX_LINE};
+use onegate::transport::line::{Frame, LineReader};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
@@ -47,7 +48,7 @@ impl Drop for End {
 
 impl End {
     pub(crate) fn new(channel: Channel) -> Self {
-        let lines = LineReader::new(channel.reader, MAX_LINE);
+        let lines = LineReader::new(channel.reader, GatewaySettings::MAX_MESSAGE);
         Self { unlisted: false, lines, writer: channel.writer, leg: Leg::default() }
     }
 

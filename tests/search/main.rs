@@ -46,7 +46,7 @@ fn catalogue(rows: &[Value], only: &[&str], surface: SurfaceSettings) -> Catalog
     let keys: Vec<_> = lists.keys().map(|key| ServerKey::new(key).unwrap()).collect();
     let part = |tools: &Vec<Value>| {
         let page = Bytes::from(Value::from(tools.clone()).to_string());
-        Arc::new(Part::parse(Kind::Tool, &[page]).unwrap())
+        Arc::new(Part::parse(Kind::Tool, &[page], onegate::config::settings::ListLimits::default()).unwrap())
     };
     let parts: Vec<_> = lists.values().map(part).collect();
     let contribution = |server: usize| {

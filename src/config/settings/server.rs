@@ -189,11 +189,37 @@ pub struct ServerLimits {
     pub max_result: u64,
     /// How much of what it prints on stderr is kept, in bytes.
     pub stderr: usize,
+    /// How much it may list.
+    pub lists: ListLimits,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { rate: None, concurrency: None, queue: 256, max_result: 16 << 20, stderr: 64 << 10 }
+        Self {
+            rate: None,
+            concurrency: None,
+            queue: 256,
+            max_result: 16 << 20,
+            stderr: 64 << 10,
+            lists: ListLimits::default(),
+        }
+    }
+}
+
+/// How much a server may list (threat model §9, D-29).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ListLimits {
+    /// Largest definition, in bytes; a larger one is left out.
+    pub definition: usize,
+    /// Most entries of a list; the last good one stays instead of a longer one.
+    pub entries: usize,
+    /// Largest list, in bytes; the same.
+    pub list: usize,
+}
+
+impl Default for ListLimits {
+    fn default() -> Self {
+        Self { definition: 256 << 10, entries: 10_000, list: 8 << 20 }
     }
 }
 

@@ -119,7 +119,7 @@ impl Lists {
     /// Reads a list and compares it with what was reviewed, before anybody sees it.
     fn compare(&self, server: usize, listing: &Listing) -> Option<(Arc<catalog::Part>, Option<catalog::Part>)> {
         let Listing::List { list, introduction, instructions, .. } = listing else { return None };
-        match catalog::Part::parse(list.kind, &list.pages) {
+        match catalog::Part::parse(list.kind, &list.pages, self.pins.list_limits(server)) {
             Ok(live) => {
                 self.pins.note(server, &live, introduction, instructions.as_deref());
                 let pinned = self.pins.grade(server, &live);

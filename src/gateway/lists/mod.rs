@@ -34,8 +34,6 @@ use crate::policy::{Class, Policy};
 pub(super) use part::Place;
 use part::{Part, settled};
 
-/// How long hosts wait for servers that never listed, once (§9).
-pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
 /// A change is told when nothing more has changed for this long…
 pub(super) const QUIET: Duration = Duration::from_millis(200);
 /// The longest a list holds.
@@ -70,6 +68,7 @@ pub(super) struct Lists {
     settled: watch::Sender<[usize; 4]>,
     /// When hosts stop waiting for the others.
     deadline: OnceLock<Instant>,
+    list_deadline: Duration,
     /// Catalogues that a cursor still points into.
     kept: Mutex<VecDeque<Kept>>,
     background: Background,
@@ -156,7 +155,7 @@ impl Lists {
         views: Vec<View>,
         policy: Arc<Policy>,
         pins: Arc<Pinned>,
-        budget: usize,
+        (budget, list_deadline): (usize, Duration),
         (before, known): (Option<&Self>, Vec<Option<Known>>),
         background: Background,
     ) -> Self {
@@ -169,6 +168,7 @@ impl Lists {
             places,
             pins,
             budget,
+            list_deadline,
             profiles: views.len(),
             shows: ArcSwap::from_pointee(views.into_iter().map(show).collect()),
             looks: AtomicU64::new(0),
@@ -365,7 +365,7 @@ impl Lists {
     /// Waits until every server has listed this kind or failed, but together with all other waits not past the
     /// deadline.
     pub(super) async fn settle(&self, kind: Kind) {
-        let deadline = *self.deadline.get_or_init(|| Instant::now() + LIST_DEADLINE);
+        let deadline = *self.deadline.get_or_init(|| Instant::now() + self.list_deadline);
         let mut settled = self.settled.subscribe();
         // The sender lives as long as we do.
         let _ = timeout_at(deadline, settled.wait_for(|count| count[kind.index()] == self.places.len())).await;

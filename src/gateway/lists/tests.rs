@@ -23,10 +23,20 @@ fn lists(tools: usize) -> Lists {
         Place { prefix: key.to_string(), key, serial: 0, gone: false, http: false, overrides: Vec::new(), slot: None };
     let policy = Arc::new(Policy::compile(&settings, &Clock::default()).unwrap());
     let (background, before) = (Background::new(tokio_util::task::TaskTracker::new()), (None, vec![None]));
-    let lists = Lists::new(vec![place], views, policy, Arc::new(Pinned::new(&settings, None)), 45, before, background);
+    let lists = Lists::new(
+        vec![place],
+        views,
+        policy,
+        Arc::new(Pinned::new(&settings, None)),
+        (45, Duration::ZERO),
+        before,
+        background,
+    );
     let tool = |n: usize| format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#);
     let page = format!("[{}]", (0..tools).map(tool).collect::<Vec<_>>().join(","));
-    let items = Arc::new(catalog::Part::parse(Kind::Tool, &[page.into()]).unwrap());
+    let items = Arc::new(
+        catalog::Part::parse(Kind::Tool, &[page.into()], crate::config::settings::ListLimits::default()).unwrap(),
+    );
     let mut parts = lists.parts();
     parts[0].lists[Kind::Tool.index()].items = Some(items);
     parts[0].offers[0] = Some(Offers::read(br#"{"tools":{}}"#));

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 pub(super) use self::guarded::Guarded;
 use self::verdict::{Entryway, Known};
 use crate::catalog::Part;
-use crate::config::settings::{Launch, PinMode, PinSettings, Reach, ServerSettings, Settings};
+use crate::config::settings::{Launch, ListLimits, PinMode, PinSettings, Reach, ServerSettings, Settings};
 use crate::downstream::Introduction;
 use crate::ident::{Kind, ServerKey};
 use crate::pins::artifact::{Reference, reference};
@@ -65,6 +65,8 @@ pub(super) struct Pinned {
 struct Site {
     key: ServerKey,
     settings: PinSettings,
+    /// How much it may list.
+    lists: ListLimits,
     launch: Option<Hash>,
     reference: Option<Reference>,
     /// What of it can be installed.
@@ -118,6 +120,7 @@ impl Pinned {
             Site {
                 key: server.key.clone(),
                 settings: server.pin.clone(),
+                lists: server.limits.lists,
                 launch,
                 reference: server.reach.as_ref().ok().map(reference),
                 plan: match &server.reach {
@@ -329,6 +332,11 @@ impl Pinned {
             approved.tools.retain(|name, _| is_approved(name));
         }
         all
+    }
+
+    /// How much a server may list.
+    pub(super) fn list_limits(&self, server: usize) -> ListLimits {
+        self.sites[server].lists
     }
 
     /// What a server was seen to be, where it was listed whole.

@@ -55,7 +55,7 @@ fn pinned(folder: &std::path::Path, mode: PinMode) -> Pinned {
 }
 
 fn part(list: &'static [u8]) -> Part {
-    Part::parse(Kind::Tool, &[Bytes::from_static(list)]).unwrap()
+    Part::parse(Kind::Tool, &[Bytes::from_static(list)], crate::config::settings::ListLimits::default()).unwrap()
 }
 
 #[test]
@@ -159,7 +159,7 @@ async fn e_10_what_was_not_compared_is_not_started_whatever_comes_between() {
         draft.write().unwrap();
     };
     let pinned = |server: ServerSettings, before: Option<&Pinned>| {
-        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None };
+        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit: None, otlp: None };
         let mut settings = Settings::of(vec![server], folder.path().join("config"), telemetry);
         (settings.pins.lock, settings.gateway.state) = (lock.clone(), state.clone());
         Arc::new(Pinned::new(&settings, before))

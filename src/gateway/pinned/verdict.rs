@@ -148,14 +148,14 @@ impl Pinned {
             return None;
         }
         let page = [b"[".as_slice(), &texts.join(&b','), b"]"].concat();
-        let part = Part::parse(kind, &[page.into()]).ok()?;
+        let part = Part::parse(kind, &[page.into()], self.list_limits(server)).ok()?;
         let pins = vec![Pin::Held(Arc::new(Hold::Quarantined)); part.len()];
         Some(part.pinned(pins))
     }
 
     /// What of a list may be called.
     pub(super) fn served(&self, server: usize, kind: Kind, pages: &[Bytes]) -> Served {
-        let Ok(part) = Part::parse(kind, pages) else { return Served::default() };
+        let Ok(part) = Part::parse(kind, pages, self.list_limits(server)) else { return Served::default() };
         let lock = self.lock.load_full();
         let quarantined = self.quarantine_by(server, &lock).is_some();
         let mut served = Served { is_read: true, ..Served::default() };

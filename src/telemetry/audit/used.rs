@@ -159,7 +159,7 @@ mod tests {
         let old = record(now - Duration::from_secs(40 * 24 * 3600), "old");
         std::fs::write(&file, old + &record(now, "t") + "no record\n" + &record(now, "t")).unwrap();
         let audit = Some(AuditSettings::of(file.clone()));
-        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit };
+        let telemetry = TelemetrySettings { log: "off".into(), format: LogFormat::Pretty, audit, otlp: None };
         let mut settings = Settings::of(Vec::new(), folder.path().join("state"), telemetry);
         settings.profiles = vec![ProfileSettings::everything(), ProfileSettings::everything()];
         settings.profiles[1].surface.recent = Some(Duration::from_secs(30 * 24 * 3600));

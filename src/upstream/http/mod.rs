@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::settings::HttpSettings;
+use crate::config::settings::{GatewaySettings, HttpSettings};
 use crate::gateway::Current;
 use front::Front;
 pub use front::{Entrance, suits};
@@ -101,7 +101,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             head: 64 << 10,
-            body: 8 << 20,
+            body: GatewaySettings::MAX_MESSAGE,
             bodies: 256 << 20,
             answers: 256 << 20,
             head_time: second * 10,
