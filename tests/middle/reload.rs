@@ -204,6 +204,22 @@ async fn the_same_configuration_changes_nothing() {
 }
 
 /// E-40, D029: what is wrong with a new one leaves the old one in force, all of it.
+/// A server that never lists was waited for once; other rules make nobody wait anew (D002, LST-1).
+#[tokio::test(start_paused = true)]
+async fn d002_a_silent_server_is_not_waited_for_again() {
+    let mut world = World::new(vec![server("a"), server("b")]);
+    let mut a = world.accept("a").await;
+    a.legacy(&["t"]).await;
+    let _silent = world.accept("b").await;
+    let mut host = world.host();
+    assert_eq!(names(&Era::Modern.get(&mut host, "tools/list", json!({})).await), ["a__t"]);
+    reload(&world, vec![server("a"), server("b")], |settings| settings.gateway.name_budget = 40).await;
+    let begun = tokio::time::Instant::now();
+    assert_eq!(names(&Era::Modern.get(&mut host, "tools/list", json!({})).await), ["a__t"]);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    world.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn e40_a_configuration_with_a_fault_changes_nothing() {
     let (world, mut host, mut a, _b) = two().await;

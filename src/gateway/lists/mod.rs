@@ -163,6 +163,10 @@ impl Lists {
             (0..).zip(places.iter().zip(known)).map(|(n, (place, known))| Part::of(place, n, before, known)).collect();
         let show = |view| Arc::new(Show::new(view));
         let settled = settled(&parts);
+        // Who was waited for is not waited for anew.
+        let is_new = |before: &Self, place: &Place| !before.places.iter().any(|known| known.serial == place.serial);
+        let same = before.filter(|before| places.iter().all(|place| place.gone || !is_new(before, place)));
+        let deadline = same.map_or_else(OnceLock::new, |before| before.deadline.clone());
         let told = before.map(|before| before.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone());
         Self {
             places,
@@ -178,7 +182,7 @@ impl Lists {
             policy,
             parts: Mutex::new(parts),
             settled: watch::Sender::new(settled),
-            deadline: OnceLock::new(),
+            deadline,
             kept: Mutex::default(),
             background,
             unmatched: Mutex::new(told.unwrap_or_default()),
