@@ -3,6 +3,8 @@
 //! What happens is counted when it happens; where something stands is put in by [`Metrics::render`], just before it is
 //! read. Labels are server keys, profile names and words of ours: no principal, no name of a host's or a server's own.
 //! Knows neither servers nor sockets: `gateway` counts, `daemon` asks for the text.
+//!
+//! Long, and one thing: all numbers, which two readers show alike.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,6 @@
 //! In and out again: every host, every family of paths, every way a file may look; and what must stop it.
+//!
+//! Long, and one thing: the same way in and out for each host.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

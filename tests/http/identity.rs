@@ -1,4 +1,6 @@
 //! Tokens of identity providers and keys over HTTP: who gets in, as whom, for how long, and what the others are told.
+//!
+//! Long, and one thing: one issuer of tokens, and all that may be wrong with what it issues.
 
 use std::time::{Duration, SystemTime};
 

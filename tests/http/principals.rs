@@ -6,6 +6,8 @@
 //! it knows of the other: sessions, request states, cursors, URIs, ids of requests, questions and events.
 //!
 //! `ONEGATE_TEST_SEED` repeats a run as far as the machine does, `ONEGATE_TEST_STEPS` says how long it is.
+//!
+//! Long, and one thing: one random run, its steps and what they look for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Classes G and H for tools: ids, batches, concurrency, cancellation, progress, changes, questions from servers
 //! (D055, D058–D060, D062–D064, D066).
+//!
+//! Long, and one thing: each test is a way in which an answer finds its request.
 
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,8 @@
 //! afterwards whether any process is left.
 //!
 //! Knows nothing of what is right: the tests decide. Ids are compared as raw text, so `1` and `"1"` differ.
+//!
+//! Long, and one thing: the one hand with which all these tests hold the program.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};

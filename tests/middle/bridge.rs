@@ -1,4 +1,6 @@
 //! Servers that ask back, in the four cells of host era and server era.
+//!
+//! Long, and one thing: the rules of the four cells, one after the other.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Prompts, resources, templates and completions: listed, resolved and answered, for both eras on both sides.
+//!
+//! Long, and one thing: the same ways for each kind of item.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Who shares a connection with whom: callers of several principals, sessions and profiles, straight at the gateway.
+//!
+//! Long, and one thing: each test is a pair that may, or may not, share.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Pins on the way of lists and calls: what is not as reviewed is neither shown nor called, and told (threat model §5).
+//!
+//! Long, and one thing: each test is a way for a change to be caught.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

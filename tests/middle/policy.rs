@@ -1,4 +1,6 @@
 //! Policy on the way of a request: every path meets the one decision, and is told of it in the words of its era.
+//!
+//! Long, and one thing: the one decision, on each way that leads to it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Tasks: those of modern servers for modern hosts, and tools of legacy servers that can be called as tasks only.
+//!
+//! Long, and one thing: the life of a task, in each pair of eras.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! What hosts are told of servers unasked: changes of lists and of resources, log messages; and what passes beside a
 //! request.
+//!
+//! Long, and one thing: each test is something that hosts are told.
 
 use std::time::Duration;
 
