@@ -7,42 +7,17 @@
 
 use std::collections::HashMap;
 
-use super::read::Texts;
+use super::read::Document;
 use super::shape;
 use super::vocabulary::Vocabulary;
 use super::words::{is_small, stem, words};
-
-/// What is searched of one tool.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Document<'a> {
-    /// The names that it has: its server's, and what hosts call it where that is something else.
-    pub names: [&'a str; 2],
-    /// Its title.
-    pub title: &'a str,
-    /// The key of its server.
-    pub server: &'a str,
-    /// What it says of itself.
-    pub description: &'a str,
-    /// The names of its parameters, with blanks between.
-    pub parameters: &'a str,
-    /// What it says of them.
-    pub explained: &'a str,
-}
-
-impl<'a> Document<'a> {
-    /// A tool of these names.
-    pub fn of(names: [&'a str; 2], server: &'a str, texts: &'a Texts) -> Self {
-        let Texts { title, description, parameters, explained } = texts;
-        Self { names, title, server, description, parameters, explained }
-    }
-}
 
 /// A tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
     /// Its position among the documents.
     pub document: usize,
-    /// How well it fits; comparable within one index.
+    /// How well it fits; comparable between queries of one index that know the same of meaning.
     pub score: f32,
 }
 
@@ -240,6 +215,11 @@ impl Index {
 
     /// The tools that fit best, `limit` of those that `wanted` takes, the best first; none where no word fits.
     pub fn search(&self, query: &str, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<Hit> {
+        best(self.scores(query), limit, wanted)
+    }
+
+    /// How well each tool fits, nothing where no word does.
+    pub(super) fn scores(&self, query: &str) -> Vec<f32> {
         let concepts = self.concepts(query);
         let mut scores = vec![0f32; self.named.len()];
         let mut best = vec![0f32; self.named.len()];
@@ -265,23 +245,22 @@ impl Index {
                 covered[document as usize] += concept.counts;
             }
         }
-        let mut hits: Vec<Hit> = scores
-            .into_iter()
-            .enumerate()
-            .filter(|(document, score)| *score > 0.0 && wanted(*document))
-            .map(|(document, score)| {
-                let named = NAMED * self.named(document, &spoken);
-                let covered = COVERED * covered[document] / all.max(f32::EPSILON);
-                Hit { document, score: score * (1.0 + named) * (1.0 - COVERED + covered) }
-            })
-            .collect();
-        let better = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document));
-        if hits.len() > limit && limit > 0 {
-            hits.select_nth_unstable_by(limit - 1, better);
+        let asked = self.asked(&concepts).sqrt();
+        for (document, score) in scores.iter_mut().enumerate().filter(|(_, score)| **score > 0.0) {
+            let named = NAMED * self.named(document, &spoken);
+            let covered = COVERED * covered[document] / all.max(f32::EPSILON);
+            *score *= (1.0 + named) * (1.0 - COVERED + covered) / asked;
         }
-        hits.truncate(limit);
-        hits.sort_unstable_by(better);
-        hits
+        scores
+    }
+
+    /// What a query asks for in all, by how rare its words are; one that no tool has is as rare as any. A score is held
+    /// against the root of it: half way between how much was found, and which share of what was asked that is.
+    fn asked(&self, concepts: &[Concept]) -> f32 {
+        let unheard = (2.0 * self.named.len() as f32 + 2.0).ln();
+        let rarest = |terms: &Terms| terms.iter().map(|(term, _)| self.rarity[*term as usize]).max_by(f32::total_cmp);
+        let spoken = concepts.iter().filter(|concept| concept.counts > 0.0);
+        spoken.map(|concept| rarest(&concept.terms).unwrap_or(unheard)).sum::<f32>().max(f32::EPSILON)
     }
 
     /// How much of its name the query speaks of: rare words of the name count more.
@@ -382,6 +361,19 @@ impl Index {
     }
 }
 
+/// The best of these scores, `limit` of those that `wanted` takes.
+pub(super) fn best(scores: Vec<f32>, limit: usize, wanted: impl Fn(usize) -> bool) -> Vec<Hit> {
+    let fits = scores.into_iter().enumerate().filter(|(document, score)| *score > 0.0 && wanted(*document));
+    let mut hits: Vec<Hit> = fits.map(|(document, score)| Hit { document, score }).collect();
+    let better = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then(a.document.cmp(&b.document));
+    if hits.len() > limit && limit > 0 {
+        hits.select_nth_unstable_by(limit - 1, better);
+    }
+    hits.truncate(limit);
+    hits.sort_unstable_by(better);
+    hits
+}
+
 /// Numbers are values of arguments: where a tool mentions one it is by chance.
 fn says_nothing(word: &str) -> bool {
     is_small(word) || word.bytes().all(|b| b.is_ascii_digit())
@@ -464,6 +456,14 @@ mod tests {
         assert!(index().search("the 17 !!", 5, |_| true).is_empty());
         assert!(index().search("zzzzqqq", 5, |_| true).is_empty());
         assert!(Index::default().search("file", 5, |_| true).is_empty());
+    }
+
+    #[test]
+    fn a_query_that_is_not_understood_fits_less() {
+        let score = |query: &str| index().search(query, 1, |_| true)[0].score;
+        // By what is covered alone it would be two thirds.
+        assert!(score("dialog lisbon") < score("dialog") / 2.0, "{} {}", score("dialog lisbon"), score("dialog"));
+        assert!(score("handle dialog") > score("dialog"));
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::protocol::json;
 /// What is deeper in a schema says little of what a tool does.
 const MAX_DEPTH: usize = 6;
 
+/// A model reads no more of a description than this, in bytes: what comes later says little of what a tool is for.
+const MAX_PASSAGE: usize = 2 << 10;
+
 /// The texts of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
@@ -39,6 +42,22 @@ impl Texts {
         texts
     }
 
+    /// What a tool of this name and server says of itself, as a text for a sentence model.
+    pub fn passage(&self, server: &str, name: &str) -> String {
+        let mut passage = format!("{server} ");
+        let mut was_small = false;
+        for letter in name.chars() {
+            if was_small && letter.is_uppercase() {
+                passage.push(' ');
+            }
+            passage.push(if matches!(letter, '_' | '-' | '.') { ' ' } else { letter });
+            was_small = letter.is_lowercase();
+        }
+        passage.push_str(". ");
+        passage.push_str(&self.description[..self.description.floor_char_boundary(MAX_PASSAGE)]);
+        passage
+    }
+
     fn schema(&mut self, raw: &[u8], depth: usize) {
         if depth == MAX_DEPTH {
             return;
@@ -64,6 +83,31 @@ impl Texts {
     }
 }
 
+/// What is searched of one tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Document<'a> {
+    /// The names that it has: its server's, and what hosts call it where that is something else.
+    pub names: [&'a str; 2],
+    /// Its title.
+    pub title: &'a str,
+    /// The key of its server.
+    pub server: &'a str,
+    /// What it says of itself.
+    pub description: &'a str,
+    /// The names of its parameters, with blanks between.
+    pub parameters: &'a str,
+    /// What it says of them.
+    pub explained: &'a str,
+}
+
+impl<'a> Document<'a> {
+    /// A tool of these names.
+    pub fn of(names: [&'a str; 2], server: &'a str, texts: &'a Texts) -> Self {
+        let Texts { title, description, parameters, explained } = texts;
+        Self { names, title, server, description, parameters, explained }
+    }
+}
+
 fn text(raw: &[u8]) -> String {
     json::text_of(raw).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
@@ -78,6 +122,13 @@ fn put(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_passage_reads_like_a_sentence() {
+        let texts = Texts { description: "Reads. ".repeat(1000), ..Texts::default() };
+        let passage = texts.passage("files", "read-mediaFile_now");
+        assert!(passage.starts_with("files read media File now. Reads. Reads.") && passage.len() < MAX_PASSAGE + 100);
+    }
 
     #[test]
     fn texts_are_found_wherever_they_stand() {
