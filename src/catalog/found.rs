@@ -6,7 +6,7 @@ use super::Catalogue;
 use super::merge::Searched;
 use crate::ident::ServerKey;
 use crate::protocol::version::Revision;
-use crate::search::{Document, Index, Texts};
+use crate::search::{Document, Index, Meant, Texts, Vectors, find};
 
 /// A tool that was found.
 #[derive(Clone, Debug)]
@@ -42,14 +42,30 @@ impl Catalogue {
 
     /// How many bytes that takes, about.
     pub fn search_size(&self) -> usize {
-        self.index().index.size()
+        self.index().index.size() + self.vectors().map_or(0, Vectors::size)
     }
 
-    /// The tools that fit best, of one server or of all.
-    pub fn find(&self, query: &str, server: Option<&str>, limit: usize, revision: Revision) -> Vec<Found<'_>> {
+    /// What each of those tools says of itself, for a sentence model.
+    pub fn passages(&self) -> Vec<String> {
+        let passage = |at| {
+            let (key, _, item) = self.tool(at);
+            Texts::read(&item.definition).passage(key.as_str(), &item.native)
+        };
+        self.visible_tools().map(passage).collect()
+    }
+
+    /// The tools that fit best, of one server or of all: by the words of a query, and by what it means where that is known.
+    pub fn find(
+        &self,
+        (query, meant): (&str, Option<&Meant>),
+        server: Option<&str>,
+        limit: usize,
+        revision: Revision,
+    ) -> Vec<Found<'_>> {
         let Searched { index, positions } = self.index();
         let wanted = |n: usize| server.is_none_or(|wanted| self.tool(positions[n]).0.as_str() == wanted);
-        let found = index.search(query, limit, wanted);
+        let near = meant.and_then(|meant| self.vectors()?.near(meant));
+        let found = find(index, query, near.as_deref(), limit, wanted);
         let shown = found.into_iter().map(|hit| {
             let at = positions[hit.document];
             let (server, exposed, _) = self.tool(at);

@@ -28,7 +28,7 @@ use crate::pins::drift::Hold;
 use crate::policy::{Origin, Policy, Reason, Surface, Terms, View};
 use crate::protocol::headers::HeaderParam;
 use crate::protocol::version::Revision;
-use crate::search::Index;
+use crate::search::{Index, ModelId, Vectors};
 
 /// What one server brings.
 #[derive(Clone, Debug)]
@@ -155,6 +155,8 @@ pub struct Catalogue {
     surface: Surface,
     /// What those that are visible are found by, once somebody searched.
     index: OnceLock<Searched>,
+    /// What they mean, by a model, in the order of that.
+    vectors: OnceLock<Vectors>,
 }
 
 /// What tools are found by.
@@ -237,6 +239,7 @@ impl Catalogue {
             uris,
             surface: view.surface().clone(),
             index: OnceLock::new(),
+            vectors: OnceLock::new(),
         };
         for ((kind, candidates), exposed) in
             Kind::ALL.into_iter().zip(candidates).zip([tools, prompts, resources, templates])
@@ -537,6 +540,21 @@ impl Catalogue {
     /// Whether that was made already.
     pub fn is_indexed(&self) -> bool {
         self.index.get().is_some()
+    }
+
+    /// Tells it what its tools mean: what their passages do, in their order.
+    pub fn means(&self, vectors: Vectors) {
+        // Who comes second says the same.
+        let _ = self.vectors.set(vectors);
+    }
+
+    /// The model that knows what its tools mean.
+    pub fn meant_by(&self) -> Option<ModelId> {
+        self.vectors.get().map(Vectors::model)
+    }
+
+    pub(super) fn vectors(&self) -> Option<&Vectors> {
+        self.vectors.get()
     }
 
     /// The positions of the visible tools that a model may call.

@@ -130,7 +130,7 @@ proptest! {
         prop_assert!(searches || behind.is_empty());
         prop_assert_eq!(ours.iter().any(|name| name == own::SERVERS), surface.list_servers);
         if searches {
-            let found = catalogue.find("tool1 word", None, 50, NEWEST);
+            let found = catalogue.find(("tool1 word", None), None, 50, NEWEST);
             prop_assert_eq!(found.len(), allowed.len().min(50));
             prop_assert!(found.iter().all(|tool| allowed.contains(tool.exposed)));
         }
@@ -194,5 +194,5 @@ fn trims_hold_for_the_list_and_say_what_they_save() {
     assert!(!String::from_utf8_lossy(&list).contains("outputSchema"));
     assert_ne!(whole.fingerprint_of(Kind::Tool), trimmed.fingerprint_of(Kind::Tool));
     // What is found by words is the whole text.
-    assert_eq!(trimmed.find("word", None, 5, NEWEST).len(), 1);
+    assert_eq!(trimmed.find(("word", None), None, 5, NEWEST).len(), 1);
 }

@@ -897,3 +897,20 @@ fn every_snippet_of_the_page_on_identity_loads() {
         assert!(loaded.serving.faults.is_empty());
     }
 }
+
+#[test]
+fn a_model_that_cannot_be_run_is_told_and_stops_nothing() {
+    let load = |world: &World| {
+        let loaded = world.load();
+        (notes(&loaded), loaded.settings.search.model.clone())
+    };
+    let world = World::new().config("c.toml", "[search]\nmodel = \"m\"\n");
+    let why = if cfg!(feature = "semantic") { "no `config.json` in this folder" } else { "`--features semantic`" };
+    let (told, model) = load(&world);
+    assert!(told.contains("c.toml:2: search.model: ") && told.contains(why) && model.is_none(), "{told}");
+    if cfg!(feature = "semantic") {
+        world.write("work/m/config.json", "{}");
+        let (told, model) = load(&world);
+        assert!(told.is_empty() && model.is_some_and(|model| model.ends_with("work/m")), "{told}");
+    }
+}

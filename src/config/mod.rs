@@ -26,6 +26,7 @@ mod remote;
 mod resolve;
 mod rules;
 mod schema;
+mod search;
 mod serving;
 pub mod settings;
 mod size;

@@ -20,11 +20,11 @@ use super::schema::{self, Era, File, Format};
 use super::serving::{self, Serving};
 use super::settings::{
     AdminSettings, AuditSettings, EraChoice, GatewaySettings, ItemFilter, ListLimits, LogFormat, OtlpSettings,
-    OverrideSettings, PinMode, Reach, Restart, ServerFault, ServerLimits, ServerSettings, Settings, Sharing, Start,
-    Stop, TelemetrySettings, Timeouts,
+    OverrideSettings, PinMode, Reach, Restart, SearchSettings, ServerFault, ServerLimits, ServerSettings, Settings,
+    Sharing, Start, Stop, TelemetrySettings, Timeouts,
 };
 use super::size::Size;
-use super::{launch, period, pins, rate, remote, rules};
+use super::{launch, period, pins, rate, remote, rules, search};
 
 /// What resolving gave.
 pub(super) struct Resolved {
@@ -84,10 +84,7 @@ pub(super) fn resolve(
     let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
     let profiles = front.profiles(file.profiles, &known, &servers);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
-    if file.search.model.is_some() {
-        let message = "search.model: this build has no feature `semantic`; tools are found by words alone".to_owned();
-        notes.push(Note { place: origins.place("search.model", layers), message });
-    }
+    let search = SearchSettings { model: search::model(file.search.model.as_deref(), &ground, &mut notes) };
     front.points_at_itself(&http, &servers);
     let mut serving = front.serving;
     let mut policy = rules::Rules { ground: &ground, earlier, faults: &mut faults, notes: &mut notes, known: &known };
@@ -123,6 +120,7 @@ pub(super) fn resolve(
             servers,
             profiles,
             policy,
+            search,
             pins,
             http,
             auth,

@@ -66,7 +66,8 @@ pub(super) struct File {
 #[derive(Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Search {
-    /// Folder of a sentence model, for builds with the feature `semantic`; others find by words alone.
+    /// Folder of a sentence model of the BERT class, relative to this file, for builds with the feature `semantic`; others find by
+    /// words alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }

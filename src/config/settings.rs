@@ -41,6 +41,8 @@ pub struct Settings {
     pub profiles: Vec<ProfileSettings>,
     /// `[policy]`.
     pub policy: PolicySettings,
+    /// `[search]`.
+    pub search: SearchSettings,
     /// `[pins]`.
     pub pins: PinsSettings,
     /// `[http]`.
@@ -69,6 +71,7 @@ impl Settings {
             servers,
             profiles: vec![ProfileSettings::everything()],
             policy: PolicySettings::default(),
+            search: SearchSettings::default(),
             pins: PinsSettings::default(),
             http: HttpSettings::default(),
             auth: AuthSettings::default(),
@@ -102,6 +105,13 @@ impl GatewaySettings {
     pub const MAX_MESSAGE: usize = 16 << 20;
     /// What `list_deadline` is where it is not said.
     pub const LIST_DEADLINE: Duration = Duration::from_secs(5);
+}
+
+/// `[search]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchSettings {
+    /// The folder of a sentence model; `None` = tools are found by words alone.
+    pub model: Option<PathBuf>,
 }
 
 /// `[admin]`: where operators look at a running gateway.

@@ -288,6 +288,7 @@ impl Current {
     /// Stops all servers at this pace; their tasks end.
     pub fn stop(&self, pace: Pace) {
         self.stopped.send_replace(Some(pace));
+        self.lasting.background.stop();
         self.now().stop(pace);
     }
 
@@ -330,6 +331,7 @@ impl Lasting {
         policy.approve(pins.approved());
         let keys: Vec<ServerKey> = settings.servers.iter().map(|server| server.key.clone()).collect();
         let required = settings.servers.iter().map(|server| server.required).collect();
+        let background = self.background.of(&settings, before.map(|before| before.lists.background()));
         let (mut servers, mut places, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for (n, wanted) in settings.servers.into_iter().enumerate() {
             let (key, prefix, overrides) = (wanted.key.clone(), wanted.prefix.clone(), wanted.overrides.clone());
@@ -356,7 +358,7 @@ impl Lasting {
         let old = before.map(|before| &*before.lists);
         let bounds = (settings.gateway.name_budget, settings.gateway.list_deadline);
         let is_known = before.is_some() || known.iter().any(Option::is_some);
-        let (old, background) = ((old, known), self.background.clone());
+        let old = (old, known);
         let lists = Lists::new(places, views, Arc::clone(&policy), Arc::clone(&pins), bounds, old, background);
         let lists = Arc::new(lists);
         if is_known {

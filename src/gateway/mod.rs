@@ -11,6 +11,7 @@ mod grants;
 mod invoke;
 mod learned;
 mod lists;
+mod meaning;
 mod pages;
 mod pinned;
 mod recorded;

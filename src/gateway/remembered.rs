@@ -146,7 +146,7 @@ fn stamps(reference: &Reference) -> Vec<Stamp> {
 }
 
 /// Removes what was not written for long.
-fn forget_old(folder: &Path) -> io::Result<()> {
+pub(super) fn forget_old(folder: &Path) -> io::Result<()> {
     for file in std::fs::read_dir(folder)?.flatten() {
         let old = file.metadata().and_then(|about| about.modified());
         if old.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > KEEP)) {

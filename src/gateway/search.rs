@@ -7,17 +7,21 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::meaning::Meaning;
 use super::{Failure, Gateway, Outcome};
 use crate::caller::Caller;
 use crate::catalog::own::{CALL, KEY, SEARCH, SERVERS};
 use crate::catalog::{Catalogue, Found};
+use crate::config::settings::Settings;
 use crate::ident::Kind;
 use crate::protocol::call::{BadCall, Call};
 use crate::protocol::json;
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
+use crate::search::Meant as Sense;
 use crate::telemetry::audit::Verdict;
 
 /// Tools of one answer: where nothing is said, and at most.
@@ -57,11 +61,32 @@ pub(super) enum Own {
 pub(super) struct Background {
     tasks: TaskTracker,
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// No vectors are made any more.
+    stopped: CancellationToken,
+    /// What tools mean, where there is a model.
+    meaning: Option<Arc<Meaning>>,
 }
 
 impl Background {
     pub(super) fn new(tasks: TaskTracker) -> Self {
-        Self { tasks, turn: Arc::default() }
+        Self { tasks, turn: Arc::default(), stopped: CancellationToken::new(), meaning: None }
+    }
+
+    /// The same for a configuration; the model of the one before goes on where it is the same.
+    pub(super) fn of(&self, settings: &Settings, before: Option<&Self>) -> Self {
+        let meaning = settings.search.model.as_ref().map(|folder| {
+            let kept = settings.gateway.state.join("vectors");
+            let old = before.and_then(|before| before.meaning.as_ref()).filter(|old| old.serves(folder, &kept));
+            old.cloned().unwrap_or_else(|| {
+                Arc::new(Meaning::new(folder.clone(), kept, self.tasks.clone(), self.stopped.clone()))
+            })
+        });
+        Self { meaning, ..self.clone() }
+    }
+
+    /// Ends what would go on for long.
+    pub(super) fn stop(&self) {
+        self.stopped.cancel();
     }
 
     /// Makes what a new catalogue is searched by, unless it is an old one by then.
@@ -88,9 +113,18 @@ impl Background {
     /// Who has the turn makes it, where it is not there yet.
     async fn make(&self, catalogue: Arc<Catalogue>) {
         if !catalogue.is_indexed() {
+            let made = Arc::clone(&catalogue);
             // It panics only if we do; then the search does so itself.
-            let _ = self.tasks.spawn_blocking(move || catalogue.prepare_search()).await;
+            let _ = self.tasks.spawn_blocking(move || made.prepare_search()).await;
+            if let Some(meaning) = &self.meaning {
+                meaning.prepare(&catalogue);
+            }
         }
+    }
+
+    /// What a query means beside its words, as far as that is known of this catalogue.
+    async fn meant(&self, query: &str, catalogue: &Catalogue) -> Option<Sense> {
+        self.meaning.as_ref()?.of(query, catalogue).await
     }
 }
 
@@ -166,7 +200,9 @@ impl Gateway {
             let keys: Vec<_> = servers.iter().map(|(key, _)| key.as_str()).collect();
             return wrong(&format!("There is no server of that key. There are: {}", keys.join(", ")));
         }
-        let found = catalogue.find(&asked.query, asked.server.as_deref(), asked.limit, caller.revision);
+        let meant = self.lists.background().meant(&asked.query, &catalogue).await;
+        let query = (asked.query.as_str(), meant.as_ref());
+        let found = catalogue.find(query, asked.server.as_deref(), asked.limit, caller.revision);
         answer(&found, asked.detail, caller.revision)
     }
 

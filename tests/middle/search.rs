@@ -59,6 +59,12 @@ fn through(name: &str, arguments: Value) -> Value {
     json!({"name": "onegate__call_tool", "arguments": {"name": name, "arguments": arguments}})
 }
 
+/// The names that were found, the best first.
+fn found(answer: &Value) -> Vec<String> {
+    let tools = answer["result"]["structuredContent"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
 fn search(query: &str) -> Value {
     json!({"name": "onegate__search_tools", "arguments": {"query": query, "detail": "names"}})
 }
@@ -112,10 +118,6 @@ async fn srf_2_hosts_find_what_they_may_use_and_nothing_else() {
         let mut other = world.host();
         era.open(&mut other).await;
         assert_eq!(era.get(&mut other, "tools/list", json!({})).await["result"]["tools"], listed["result"]["tools"]);
-        let found = |answer: &Value| -> Vec<String> {
-            let tools = answer["result"]["structuredContent"]["tools"].as_array().unwrap();
-            tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
-        };
         for (query, expected) in [("bound", vec!["a__bound"]), ("denied", vec![]), ("scarse", vec!["a__scarce"])] {
             let answer = era.get(&mut host, "tools/call", search(query)).await;
             assert_eq!(found(&answer), expected, "{query}: {answer}");
@@ -230,5 +232,78 @@ async fn app5_app7_what_is_for_apps_alone_stays_with_them() {
         a.end.result(&call, text("fine")).await;
         assert_eq!(text_of(&host.answer(1).await), "fine");
         world.end().await;
+    }
+}
+
+/// A model that cannot be run is no reason to find less: words are what is left.
+#[tokio::test(start_paused = true)]
+async fn without_a_model_that_runs_words_find() {
+    let folder = tempfile::tempdir().unwrap();
+    for content in [None, Some("{"), Some("{}")] {
+        if let Some(content) = content {
+            std::fs::write(folder.path().join("config.json"), content).unwrap();
+        }
+        let mut world = World::with(vec![server("a")], |settings| {
+            settings.gateway.state = folder.path().join("state");
+            settings.search.model = Some(folder.path().to_owned());
+            settings.profiles[0].surface.mode = SurfaceMode::Search;
+        });
+        let mut a = Full::new(world.accept("a").await, Era::Modern);
+        a.tools = list_of(&TOOLS)["tools"].clone();
+        a.settle().await;
+        let mut host = world.host();
+        Era::Modern.open(&mut host).await;
+        for _ in 0..2 {
+            assert_eq!(found(&Era::Modern.get(&mut host, "tools/call", search("scarce")).await), ["a__scarce"]);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        world.end().await;
+    }
+}
+
+/// With a model, what a tool means is found without a word of it, once its vectors are made; and at once by a gateway that finds
+/// them in the state folder. `ONEGATE_TEST_MODEL` names the folder of a model; without, nothing is tried.
+#[cfg(feature = "semantic")]
+#[tokio::test(start_paused = true)]
+async fn what_tools_mean_is_found_and_kept() {
+    let Some(model) = std::env::var_os("ONEGATE_TEST_MODEL") else {
+        eprintln!("skipped: ONEGATE_TEST_MODEL names no folder");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let mut kept = None;
+    for _ in 0..2 {
+        let mut world = World::with(vec![server("a")], |settings| {
+            settings.gateway.state = state.path().to_owned();
+            settings.search.model = Some(model.clone().into());
+            settings.profiles[0].surface.mode = SurfaceMode::Search;
+        });
+        let mut a = Full::new(world.accept("a").await, Era::Modern);
+        let tool =
+            |name: &str, says: &str| json!({"name": name, "description": says, "inputSchema": {"type": "object"}});
+        a.tools = json!([
+            tool("bark", "Have the dog make a noise"),
+            tool("sow", "Put seeds into the ground"),
+            tool("sail", "Cross the sea by ship")
+        ]);
+        a.settle().await;
+        let mut host = world.host();
+        Era::Modern.open(&mut host).await;
+        let since = std::time::Instant::now();
+        loop {
+            let answer = Era::Modern.get(&mut host, "tools/call", search("gardening")).await;
+            if !answer["result"]["structuredContent"]["tools"].as_array().unwrap().is_empty() {
+                assert_eq!(found(&answer)[0], "a__sow");
+                break;
+            }
+            assert!(since.elapsed() < Duration::from_secs(120), "the model is not ready in time");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        world.end().await;
+        let files: Vec<_> = std::fs::read_dir(state.path().join("vectors")).unwrap().flatten().collect();
+        assert_eq!(files.len(), 1);
+        // Written once: the second run had them all.
+        let written = files[0].metadata().unwrap().modified().unwrap();
+        assert_eq!(*kept.get_or_insert(written), written);
     }
 }
