@@ -858,12 +858,16 @@ impl Waiting {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Fault>> {
-        if let Some(exchange) = &mut self.exchange
-            && let Poll::Ready(done) = exchange.as_mut().poll(cx)
-        {
-            self.exchange = None;
-            if let Err(fault) = done {
-                self.connection.settle(self.id, Err(fault));
+        if let Some(exchange) = &mut self.exchange {
+            // What it brings is looked for below: it need not wake us for that.
+            if let Some(slot) = self.connection.pending().slots.get_mut(&self.id) {
+                slot.waker = None;
+            }
+            if let Poll::Ready(done) = exchange.as_mut().poll(cx) {
+                self.exchange = None;
+                if let Err(fault) = done {
+                    self.connection.settle(self.id, Err(fault));
+                }
             }
         }
         let mut pending = self.connection.pending();

@@ -132,6 +132,17 @@ pub struct Input<'a> {
 impl Call {
     /// Reads the params of such a request from the host's message. Its method must be one that names an item.
     pub fn read(method: Method, line: &Bytes, index: &Index, params: Option<Part>) -> Result<Self, BadCall> {
+        Self::read_with(method, line, index, params, None)
+    }
+
+    /// The same, where its `_meta` was read already.
+    pub fn read_with(
+        method: Method,
+        line: &Bytes,
+        index: &Index,
+        params: Option<Part>,
+        known: Option<&RequestMeta<'_>>,
+    ) -> Result<Self, BadCall> {
         let params = params.filter(|p| line[p.span.start as usize] == b'{').ok_or(BadCall::Params)?;
         let key = key(method);
         let ([named, arguments, meta], others) = pick(line, index, params, [key, "arguments", "_meta"])?;
@@ -160,7 +171,11 @@ impl Call {
         if meta.is_some_and(|m| line[m.start as usize] != b'{') {
             return Err(BadCall::Meta);
         }
-        let keys = meta.map(|meta| RequestMeta::read(meta.of(line))).unwrap_or_default();
+        let keys = match (known, meta) {
+            (Some(known), _) => *known,
+            (None, Some(meta)) => RequestMeta::read(meta.of(line)),
+            (None, None) => RequestMeta::default(),
+        };
         if keys.twice {
             return Err(BadCall::Duplicate);
         }

@@ -8,6 +8,7 @@ mod channel;
 pub mod fetch;
 pub mod line;
 pub mod outbox;
+pub mod quiet;
 pub mod sse;
 pub mod standard;
 pub mod tls;

@@ -389,7 +389,8 @@ impl Session {
             return self.session_request((known, method), line, index, params, revision, reply);
         }
         // Known to no era, or not as a request of this one.
-        let work = attempt!(attempt!(Work::read(revision.era(), known, line, index, params)).ok_or_else(unserved));
+        let work =
+            attempt!(attempt!(Work::read(revision.era(), known, line, index, params, None)).ok_or_else(unserved));
         let caller = match meta {
             Some(meta) => attempt!(modern::caller(self.caller(revision), &meta, revision)),
             None => self.legacy_caller(revision),

@@ -19,6 +19,7 @@ use crate::ident::Kind;
 use crate::protocol::call::Call;
 use crate::protocol::json::Index;
 use crate::protocol::message::{Part, pick};
+use crate::protocol::meta::RequestMeta;
 use crate::protocol::method::Method;
 use crate::protocol::version::Era;
 use crate::transport::upward::{Happening, Upward};
@@ -42,7 +43,7 @@ pub(super) enum Done {
 }
 
 impl Work {
-    /// Reads a request; nothing for a method that is served elsewhere or not at all.
+    /// Reads a request, whose `_meta` may have been read already; nothing for a method that is served elsewhere or not at all.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most methods are served elsewhere")]
     pub(super) fn read(
         era: Era,
@@ -50,16 +51,16 @@ impl Work {
         line: &Bytes,
         index: &Index,
         params: Option<Part>,
+        meta: Option<&RequestMeta<'_>>,
     ) -> Result<Option<Self>, Failure> {
+        let call = || Call::read_with(method, line, index, params, meta).map_err(Failure::bad_call);
         let kind = match method {
             Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead | Method::Complete => {
-                let call = Call::read(method, line, index, params).map_err(Failure::bad_call)?;
-                return Ok(Some(Self::Call(call)));
+                return Ok(Some(Self::Call(call()?)));
             }
             // In the legacy era the words mean something else, which is not offered to hosts (TSK-6).
             Method::TasksGet | Method::TasksUpdate | Method::TasksCancel if era == Era::Modern => {
-                let call = Call::read(method, line, index, params).map_err(Failure::bad_call)?;
-                return Ok(Some(Self::Task(call)));
+                return Ok(Some(Self::Task(call()?)));
             }
             Method::ToolsList => Kind::Tool,
             Method::PromptsList => Kind::Prompt,

@@ -84,7 +84,9 @@ pub(super) struct Http {
     url: Url,
     path: PathAndQuery,
     /// On every request with a body.
-    base: Vec<(HeaderName, HeaderValue)>,
+    base: HeaderMap,
+    /// What most calls have beside their name and length: copied, it costs less than to be made.
+    call: HeaderMap,
     pool: Arc<Pool>,
     /// What the server calls our legacy session.
     session: OnceLock<HeaderValue>,
@@ -109,18 +111,30 @@ impl Http {
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, String> {
         let pool = Pool::new(&remote.url, tls, CancellationToken::new(), tasks.clone())?;
-        let mut base = vec![
+        let ours = [
             (header::HOST, pool.authority().clone()),
             (header::ACCEPT, EITHER),
             (header::CONTENT_TYPE, JSON),
             (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
             (header::USER_AGENT, HeaderValue::from_static(concat!("onegate/", env!("CARGO_PKG_VERSION")))),
         ];
+        let mut base = HeaderMap::from_iter(ours);
         for (name, value) in &remote.headers {
             let mut value = HeaderValue::from_str(value.reveal())
                 .map_err(|_| format!("the value of its header {name} cannot be sent as one"))?;
             value.set_sensitive(true);
-            base.push((name.clone(), value));
+            // Those of the operator replace ours.
+            base.insert(name, value);
+        }
+        let mut call = base.clone();
+        for (name, value) in [
+            (VERSION, Revision::LATEST_MODERN.as_str()),
+            (METHOD, Method::ToolsCall.as_str()),
+            // Seats.
+            (NAME, ""),
+            (header::CONTENT_LENGTH, ""),
+        ] {
+            call.insert(name, HeaderValue::from_static(value));
         }
         let path = &remote.url[url::Position::BeforePath..url::Position::AfterQuery];
         let path = PathAndQuery::try_from(path).map_err(|_| "the path of its URL cannot be sent")?;
@@ -128,6 +142,7 @@ impl Http {
             url: remote.url.clone(),
             path,
             base,
+            call,
             pool,
             session: OnceLock::new(),
             endpoint: OnceLock::new(),
@@ -153,13 +168,16 @@ impl Http {
         self.endpoint.get().is_some()
     }
 
-    fn headers(&self, head: &Head) -> HeaderMap {
-        // Room for these, a revision, a method, a name and the length of the body.
-        let mut headers = HeaderMap::with_capacity(self.base.len() + head.params.len() + 4);
-        // Those of the operator come last and replace ours.
-        for (name, value) in &self.base {
-            headers.insert(name, value.clone());
+    fn headers(&self, head: &Head, size: usize) -> HeaderMap {
+        if let (Revision::LATEST_MODERN, Some(Method::ToolsCall), Some(name)) = (head.revision, head.method, &head.name)
+        {
+            let mut headers = self.call.clone();
+            headers.insert(NAME, name.clone());
+            headers.insert(header::CONTENT_LENGTH, size.into());
+            headers.extend(head.params.iter().cloned());
+            return headers;
         }
+        let mut headers = self.base.clone();
         match (head.revision.era(), head.method) {
             (_, Some(Method::Initialize)) => {}
             (Era::Modern, method) => {
@@ -193,7 +211,7 @@ impl Http {
 
     /// The headers of a request without a body.
     fn bare_headers(&self, revision: Revision) -> HeaderMap {
-        let mut headers: HeaderMap = self.base.iter().cloned().collect();
+        let mut headers = self.base.clone();
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, EVENTS);
         self.of_session(&mut headers, revision);
@@ -203,7 +221,7 @@ impl Http {
     /// Sends a message, following redirects within the origin (I-13, D081).
     async fn post(&self, head: &Head, body: Bytes) -> Result<Answer, NotSent> {
         let path = self.endpoint.get().unwrap_or(&self.path);
-        let answer = self.pool.send(http::Method::POST, path, self.headers(head), body.clone()).await?;
+        let answer = self.pool.send(http::Method::POST, path, self.headers(head, body.len()), body.clone()).await?;
         if !answer.status().is_redirection() {
             return Ok(answer);
         }
@@ -221,7 +239,7 @@ impl Http {
             path = self.target(&answer, &path).map_err(NotSent::Redirect)?;
             // Its connection serves the next hop, when its body is there already.
             answer.is_over();
-            answer = self.pool.send(http::Method::POST, &path, self.headers(head), body.clone()).await?;
+            answer = self.pool.send(http::Method::POST, &path, self.headers(head, body.len()), body.clone()).await?;
             if !answer.status().is_redirection() {
                 return Ok(answer);
             }

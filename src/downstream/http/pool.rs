@@ -32,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Position;
 
+use crate::transport::quiet::apart;
+
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
 /// A kept connection is closed when nobody used it for this long, or a second before the server would.
@@ -149,14 +151,16 @@ impl Lane {
     async fn ask(&mut self, request: Request<Out>) -> Result<Response<Incoming>, Refused> {
         let mut answer = pin!(self.send.try_send_request(request));
         let drive = &mut self.drive;
+        // The answer is looked for after each drive, which alone can bring it: it wakes nobody.
         poll_fn(|cx| {
-            if let Poll::Ready(done) = answer.as_mut().poll(cx) {
+            let mut nobody = Context::from_waker(Waker::noop());
+            if let Poll::Ready(done) = answer.as_mut().poll(&mut nobody) {
                 return Poll::Ready(done);
             }
             if drive.as_mut().is_some_and(|drive| Pin::new(drive).poll(cx).is_ready()) {
                 *drive = None;
             }
-            answer.as_mut().poll(cx)
+            answer.as_mut().poll(&mut nobody)
         })
         .await
         .map_err(|mut error| Refused { unsent: error.take_message().map(Box::new), why: error.into_error() })
@@ -495,12 +499,15 @@ impl Answer {
             let frame = match &mut self.lane {
                 None => body.frame().await,
                 Some(lane) => {
+                    // What is taken wakes the drive, which is polled before the next piece is waited for.
                     poll_fn(|cx| {
-                        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+                        let mut nobody = Context::from_waker(Waker::noop());
+                        let mut take = || apart(|| Pin::new(&mut *body).poll_frame(&mut nobody)).0;
+                        if let Poll::Ready(frame) = take() {
                             return Poll::Ready(frame);
                         }
                         lane.drive(cx);
-                        Pin::new(&mut *body).poll_frame(cx)
+                        take()
                     })
                     .await
                 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
@@ -22,10 +21,14 @@ use super::connection::{Busy, Taken};
 use super::front::Front;
 use super::stream::Message;
 use crate::gateway::Failure;
+use crate::transport::quiet::{Kept, apart};
 use crate::upstream::write::{self, Sink};
 
 /// From this size on bytes are shared instead of copied together.
 const SHARED: usize = 8 << 10;
+/// Bodies up to this size are copied: what was read from the socket can then be read into again, instead of into memory
+/// that is got anew.
+const COPIED: usize = 1 << 10;
 /// Bodies up to this size are not counted.
 const SMALL: usize = 64 << 10;
 /// Events that wait to be read, at most.
@@ -371,7 +374,15 @@ async fn collect(
     }
     let mut whole = BytesMut::new();
     loop {
-        let Some(frame) = body.frame().await else {
+        let frame = poll_fn(|cx| {
+            let (frame, Kept(woken)) = apart(|| Pin::new(&mut body).poll_frame(cx));
+            // Whoever reads the socket has nothing to do where this was all.
+            if woken && !(frame.is_ready() && body.is_end_stream()) {
+                cx.waker().wake_by_ref();
+            }
+            frame
+        });
+        let Some(frame) = frame.await else {
             if let Some(held) = &mut held {
                 // What it turned out not to need is another's.
                 drop(held.split(held.num_permits().saturating_sub(units(whole.len()))));
@@ -383,7 +394,8 @@ async fn collect(
             return if data.len() > limits.body {
                 Err(StatusCode::PAYLOAD_TOO_LARGE)
             } else {
-                Ok(Received { bytes: data, _held: held })
+                let bytes = if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data };
+                Ok(Received { bytes, _held: held })
             };
         }
         if whole.len() + data.len() > limits.body {

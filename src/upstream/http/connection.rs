@@ -3,6 +3,7 @@
 //! A watch looks at each connection once a second instead of setting timers for each request: heads that do not
 //! arrive, clients that take nothing, connections without requests. See `docs/decisions/deadlines.md` for the idea.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use super::Limits;
 use super::front::Front;
 use super::tls::Tls;
+use crate::transport::quiet::Own;
 
 /// How long a connection may be without a request when others wait for its place.
 const IDLE_WHEN_FULL: Duration = Duration::from_secs(2);
@@ -165,6 +167,7 @@ where
 {
     let limits = &front.limits;
     let mut serving = pin!(serving);
+    let mut own = Own::default();
     let mut leaving = pin!(front.stop.cancelled());
     let mut cut = pin!(front.cut.cancelled());
     let mut look = interval(limits.look);
@@ -174,7 +177,11 @@ where
     loop {
         tokio::select! {
             biased;
-            ended = &mut serving => {
+            // On HTTP/2 the ends of a body sit in several tasks.
+            ended = poll_fn(|cx| match pulse.http2 {
+                true => serving.as_mut().poll(cx),
+                false => own.through(cx, |cx| serving.as_mut().poll(cx)),
+            }) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended");
                 }

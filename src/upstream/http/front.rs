@@ -207,8 +207,13 @@ pub(super) async fn handle(
     let mut answer = if head.method == Method::OPTIONS {
         preflight(&head.headers)
     } else {
-        route(&front, &rules.auth, head, body).await
+        route(&front, &rules.auth, &head, body).await
     };
+    // The next head is read into the map that this answer leaves: one that has the room is handed on.
+    let mut headers = head.headers;
+    headers.clear();
+    headers.extend(std::mem::take(answer.headers_mut()));
+    *answer.headers_mut() = headers;
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -218,7 +223,7 @@ pub(super) async fn handle(
     Ok(hold(answer))
 }
 
-async fn route(front: &Arc<Front>, auth: &Auth, head: http::request::Parts, body: Incoming) -> Response<Reply> {
+async fn route(front: &Arc<Front>, auth: &Auth, head: &http::request::Parts, body: Incoming) -> Response<Reply> {
     let path = head.uri.path();
     let Some((place, rest)) = front.place(path) else {
         // What tells how to enter is for those who cannot yet.
@@ -239,7 +244,7 @@ async fn route(front: &Arc<Front>, auth: &Auth, head: http::request::Parts, body
         (Place::Mcp, &Method::GET) => legacy::get(front, &who, &head.headers),
         (Place::Mcp, &Method::DELETE) => legacy::delete(front, &who, &head.headers),
         (Place::Sse, &Method::GET) => sse::open(front, who, &head.headers),
-        (Place::Messages, &Method::POST) => sse::post(front, &who, &head, body).await,
+        (Place::Messages, &Method::POST) => sse::post(front, &who, head, body).await,
         _ => not_allowed(),
     }
 }

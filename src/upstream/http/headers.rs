@@ -98,9 +98,15 @@ pub(super) struct Accept {
 impl Accept {
     /// Who does not say takes everything.
     pub(super) fn read(headers: &HeaderMap) -> Self {
+        /// What nearly all say, as the specification has it.
+        const USUAL: &[u8] = b"application/json, text/event-stream";
         let mut accept = Self { json: false, events: false };
         let mut any = false;
         for value in headers.get_all(ACCEPT) {
+            if value.as_bytes() == USUAL {
+                (any, accept) = (true, Self { json: true, events: true });
+                continue;
+            }
             for range in value.as_bytes().split(|&byte| byte == b',') {
                 let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
                 let kind = parts.next().unwrap_or_default();

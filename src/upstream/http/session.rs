@@ -310,7 +310,7 @@ impl Session {
             self.told(name, line, None);
             return Ok(Step::Now(pieces.finish()));
         }
-        let work = Work::read(Era::Legacy, known, line, index, params)?.ok_or_else(unknown)?;
+        let work = Work::read(Era::Legacy, known, line, index, params, None)?.ok_or_else(unknown)?;
         let caller = self.caller();
         if let Work::List(kind, cursor, message) = &work
             && let Some(list) = self.gateway.now().list_now(*kind, &caller, cursor.as_deref(), message)

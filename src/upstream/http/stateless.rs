@@ -109,7 +109,7 @@ fn prepare(
     asked: &Asked<'_>,
     id: &Bytes,
 ) -> Result<(Work, Caller), Box<Response<Reply>>> {
-    let &Asked { line, index, method, params, meta, version, .. } = asked;
+    let &Asked { line, index, method, params, ref meta, version, .. } = asked;
     let name = method.of(line);
     let base = |revision| Caller {
         principal: who.principal.clone(),
@@ -126,7 +126,7 @@ fn prepare(
         told(Some(failure));
         Err(Box::new(refusal(status, Some(id), failure)))
     };
-    let checked = match modern::check(&meta, version) {
+    let checked = match modern::check(meta, version) {
         Err(failure) if failure.code != code::UNSUPPORTED_VERSION => return refuse(StatusCode::BAD_REQUEST, &failure),
         checked => checked,
     };
@@ -150,7 +150,7 @@ fn prepare(
         Failure::unknown_method(&String::from_utf8_lossy(&name[..name.len().min(200)]))
     };
     let Some(known) = Method::parse(name) else { return refuse(StatusCode::NOT_FOUND, &unknown()) };
-    let caller = match modern::caller(base(revision), &meta, revision) {
+    let caller = match modern::caller(base(revision), meta, revision) {
         Ok(caller) => caller,
         Err(failure) => return refuse(StatusCode::OK, &failure),
     };
@@ -172,7 +172,7 @@ fn prepare(
             false => body::empty(StatusCode::NOT_ACCEPTABLE),
         }));
     }
-    let work = match Work::read(Era::Modern, known, line, index, params) {
+    let work = match Work::read(Era::Modern, known, line, index, params, Some(meta)) {
         Ok(Some(work)) => work,
         Ok(None) => return refuse(StatusCode::NOT_FOUND, &unknown()),
         Err(failure) => return refuse(StatusCode::OK, &failure),
