@@ -29,6 +29,8 @@ pub struct Host {
     pub names: (&'static str, usize),
     /// How many tools it takes, where it takes only so many.
     pub most_tools: Option<usize>,
+    /// It puts tool definitions off itself until the model asks for them, whatever the model: a plain list costs it little.
+    pub defers: bool,
     /// It writes its own file while it runs, and would write over ours.
     pub writes_itself: bool,
     /// What makes it read its file again.
@@ -185,6 +187,7 @@ const PLAIN: Host = Host {
     entry: Entry::Bare,
     names: ("", 64),
     most_tools: None,
+    defers: false,
     writes_itself: false,
     reload: "",
     tested: DOCUMENTS,
@@ -219,6 +222,8 @@ pub const HOSTS: &[Host] = &[
         deadlines: &[("timeout", 1, Deadline::Call)],
         entry: Entry::Typed,
         names: ("mcp__{}__", 64),
+        // Beyond a share of the context, behind a search of its own.
+        defers: true,
         writes_itself: true,
         reload: "start it anew",
         ..PLAIN
@@ -254,6 +259,8 @@ pub const HOSTS: &[Host] = &[
         variables: Variables::Code,
         entry: Entry::Typed,
         most_tools: Some(128),
+        // In groups that are opened when they are needed (microsoft/vscode #294055).
+        defers: true,
         reload: "start the server in its list of MCP servers",
         ..PLAIN
     },
@@ -526,6 +533,12 @@ mod tests {
         assert!(HOSTS.len() >= 12);
         assert_eq!(named("Claude_Desktop").unwrap().id, "claude-desktop");
         assert!(named("nobody").is_none());
+    }
+
+    #[test]
+    fn hosts_that_put_tools_off_themselves_are_few() {
+        let defer: Vec<_> = HOSTS.iter().filter(|host| host.defers).map(|host| host.id).collect();
+        assert_eq!(defer, ["claude-code", "vscode"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<Exit> {
         }
     };
     let mut settings = load::load(&args.common, args.json)?.settings;
-    load::choose(&mut settings, args.profile.as_deref())?;
+    load::choose(&mut settings, args.profile.as_deref(), false)?;
     let who = args.who.principal(&settings)?;
     // Only servers that can own the name are needed.
     if let Some(name) = needed(&call, &args.name) {

@@ -16,7 +16,7 @@ use crate::{daemon, telemetry};
 pub(super) struct Other {
     /// Instead of servers of our own, be the stdio front to the gateway at this address: https://tools.example/mcp. What
     /// proves who you are is in --token-file, ONEGATE_TOKEN or --key.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "profile", "locked", "trust_on_first_use"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "profile", "host_defers", "locked", "trust_on_first_use"])]
     connect: Option<String>,
     /// The key for that gateway, as ${env:NAME} or ${file:/path}. Written out it is seen by everybody on this machine.
     #[arg(long, value_name = "KEY", requires = "connect", conflicts_with = "token_file")]

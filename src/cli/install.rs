@@ -111,6 +111,7 @@ pub(super) fn install(args: &Install) -> anyhow::Result<Exit> {
         words.extend(["--config".to_owned(), text(file)?]);
     }
     words.extend(args.profile.iter().flat_map(|profile| ["--profile".to_owned(), profile.clone()]));
+    words.extend(host.defers.then(|| "--host-defers".to_owned()));
     let ground = ground(&args.at.project)?;
     let state = options.environment.state_folder();
     let naming = naming(args, host, &loaded, (&ground, &state))?;

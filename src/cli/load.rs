@@ -4,7 +4,7 @@ use anyhow::Context as _;
 
 use super::exit::Exit;
 use super::{Common, ask, out};
-use crate::config::settings::Settings;
+use crate::config::settings::{ProfileSettings, Settings};
 use crate::config::{self, Fault, Flag, LoadOptions, Loaded, trust};
 use crate::daemon::{Fresh, Reload};
 use crate::policy::{Clock, Policy, RulesError};
@@ -74,26 +74,35 @@ pub(super) fn again(
     Ok(Reload { load: Box::new(load), read: now.watched.clone() })
 }
 
-/// Makes the wanted profile the one that is shown: the first. Why not is told.
-pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>) -> Result<(), Exit> {
-    show_first(settings, wanted).map_err(|why| {
+/// Makes the wanted profile the one that is shown: the first; to a host that puts tools off itself, if it `defers`. Why not is
+/// told.
+pub(super) fn choose(settings: &mut Settings, wanted: Option<&str>, defers: bool) -> Result<(), Exit> {
+    show_first(settings, wanted, defers).map_err(|why| {
         out::say(&format!("onegate: {why}"));
         Exit::Usage
     })
 }
 
 /// The same; else why not.
-pub(super) fn show_first(settings: &mut Settings, wanted: Option<&str>) -> Result<(), String> {
-    let Some(wanted) = wanted else { return Ok(()) };
-    match settings.profiles.iter().position(|profile| profile.name == wanted) {
-        Some(at) => {
-            settings.profiles.swap(0, at);
-            Ok(())
-        }
-        None => {
+pub(super) fn show_first(settings: &mut Settings, wanted: Option<&str>, defers: bool) -> Result<(), String> {
+    if let Some(wanted) = wanted {
+        let Some(at) = settings.profiles.iter().position(|profile| profile.name == wanted) else {
             let names: Vec<_> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
-            Err(format!("no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")))
-        }
+            return Err(format!("no profile {:?}; there are: {}", shown_str(wanted), names.join(", ")));
+        };
+        settings.profiles.swap(0, at);
+    }
+    if defers && let Some(first) = settings.profiles.first_mut() {
+        first.surface = std::mem::take(&mut first.surface).for_host_that_defers();
+    }
+    Ok(())
+}
+
+/// Also has ready what hosts see that put tools off themselves, where a `run` may bring one of them.
+pub(super) fn show_to_all(settings: &mut Settings) {
+    if settings.admin.attach {
+        let more: Vec<_> = settings.profiles.iter().filter_map(ProfileSettings::for_hosts_that_defer).collect();
+        settings.profiles.extend(more);
     }
 }
 

@@ -12,6 +12,10 @@ pub(super) struct Args {
     /// Show this profile instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// The host puts tool definitions off itself until they are needed: surface = "auto" is then the plain list. `install` writes
+    /// it for hosts that do.
+    #[arg(long)]
+    host_defers: bool,
     /// File with the token of this installation: whoever starts us is then stdio:NAME, as auth.stdio says; with --connect,
     /// what is shown to that gateway. Default: what ONEGATE_TOKEN holds, if anything.
     #[arg(long, value_name = "FILE")]
@@ -29,7 +33,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         return served;
     }
     let mut loaded = load::load(&args.common, false)?;
-    load::choose(&mut loaded.settings, args.profile.as_deref())?;
+    load::choose(&mut loaded.settings, args.profile.as_deref(), args.host_defers)?;
     args.demands.may(&args.common, &loaded.settings)?;
     if loaded.sources.is_empty() {
         tracing::warn!("no configuration was found; there is nothing to serve (see `onegate check --help`)");
@@ -41,13 +45,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let (profile, still) = (args.profile.clone(), args.demands.still());
+    let (profile, defers, still) = (args.profile.clone(), args.host_defers, args.demands.still());
     let reload = load::again(&args.common, None, &loaded, move |loaded| {
-        load::show_first(&mut loaded.settings, profile.as_deref())?;
+        load::show_first(&mut loaded.settings, profile.as_deref(), defers)?;
         still(&loaded.settings)
     })?;
     let attaches = loaded.settings.admin.attach && !args.demands.last();
-    let wanted = attaches.then(|| attach::Wanted { identity: loaded.identity, profile: args.profile.clone(), token });
+    let profile = args.profile.clone();
+    let wanted = attaches.then_some(attach::Wanted { identity: loaded.identity, profile, defers, token });
     Ok(block_on(daemon::serve_stdio(loaded.settings, principal, reload, wanted))??.into())
 }
 

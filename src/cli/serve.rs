@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     // First of all, while there is one thread.
     let inherited = Inherited::take()?;
     let flag = args.listen.clone().map(|address| (Flag::Listen, address));
-    let loaded = load::load_with(&args.common, false, flag.clone())?;
+    let mut loaded = load::load_with(&args.common, false, flag.clone())?;
     let faults: Vec<_> = loaded.serving.faults.iter().chain(&loaded.serving.nobody).cloned().collect();
     if !faults.is_empty() {
         return load::tell(false, &faults);
@@ -34,6 +34,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     if loaded.settings.servers.is_empty() {
         tracing::warn!("no server is configured; there is nothing to serve (see `onegate check --help`)");
     }
+    load::show_to_all(&mut loaded.settings);
     let still = args.demands.still();
     let reload = load::again(&args.common, flag, &loaded, move |loaded| {
         let faults = loaded.serving.faults.iter().chain(&loaded.serving.nobody);
@@ -41,6 +42,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         if !faults.is_empty() {
             return Err(faults.join("\n"));
         }
+        load::show_to_all(&mut loaded.settings);
         still(&loaded.settings)
     })?;
     let format = loaded.settings.telemetry.format;

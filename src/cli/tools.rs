@@ -37,6 +37,9 @@ pub(super) struct Args {
     /// Show what a host of this profile sees, instead of the default one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Show what a host sees that puts tool definitions off itself, as run --host-defers says.
+    #[arg(long)]
+    host_defers: bool,
     #[command(flatten)]
     who: As,
     #[command(flatten)]
@@ -45,7 +48,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut settings = load::load(&args.common, args.json)?.settings;
-    load::choose(&mut settings, args.profile.as_deref())?;
+    load::choose(&mut settings, args.profile.as_deref(), args.host_defers)?;
     if let Some(wanted) = &args.server {
         keep_only(&mut settings, wanted)?;
     }

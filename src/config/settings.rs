@@ -207,6 +207,22 @@ impl ProfileSettings {
             surface: SurfaceSettings::default(),
         }
     }
+
+    /// The same for hosts that put tools off themselves, under a name that no profile can have; nothing where they are
+    /// shown the same.
+    pub fn for_hosts_that_defer(&self) -> Option<Self> {
+        let surface = self.surface.clone().for_host_that_defers();
+        (surface != self.surface).then(|| Self {
+            name: Self::name_for_hosts_that_defer(&self.name),
+            surface,
+            ..self.clone()
+        })
+    }
+
+    /// What that is called.
+    pub fn name_for_hosts_that_defer(name: &str) -> String {
+        format!("{name}+list")
+    }
 }
 
 /// `[http]`: what `serve` listens on.

@@ -5,9 +5,6 @@
 use super::schema::{Profile, Surface};
 use super::settings::{ServerSettings, SurfaceMode, SurfaceSettings, TrimSettings, Uses};
 
-/// What `auto` takes for the most tokens of a list where nobody says it.
-const AUTO_TOKENS: usize = 10_000;
-
 /// How much a host of this profile is shown at once.
 pub(super) fn settings(profile: &Profile, servers: &[ServerSettings]) -> SurfaceSettings {
     let mode = match profile.surface {
@@ -15,11 +12,10 @@ pub(super) fn settings(profile: &Profile, servers: &[ServerSettings]) -> Surface
         Surface::Search => SurfaceMode::Search,
         Surface::Auto => SurfaceMode::Auto,
     };
-    let said = profile.max_tokens.map(|most| most as usize);
     let of_server = |server: &ServerSettings| (server.key.clone(), server.always.clone());
     SurfaceSettings {
         mode,
-        max_tokens: said.or((mode == SurfaceMode::Auto).then_some(AUTO_TOKENS)),
+        max_tokens: profile.max_tokens.map(|most| most as usize),
         always: profile.tools.always.clone(),
         always_of: servers.iter().filter(|server| !server.always.is_empty()).map(of_server).collect(),
         recent: profile.recent.map(|period| period.0),

@@ -22,7 +22,7 @@ use super::signals::{self, Ended};
 use super::socket::{self, Socket};
 use super::{Daemon, Reload};
 use crate::config::keys;
-use crate::config::settings::{AdminSettings, AuthSettings, StdioToken};
+use crate::config::settings::{AdminSettings, AuthSettings, ProfileSettings, StdioToken};
 use crate::gateway::Current;
 use crate::ident::{Principal, Secret};
 use crate::transport::Channel;
@@ -44,6 +44,8 @@ pub struct Wanted {
     pub identity: String,
     /// What of it; nothing = the default.
     pub profile: Option<String>,
+    /// The host puts tools off itself.
+    pub defers: bool,
     /// The token of the installation.
     pub token: Option<Secret>,
 }
@@ -54,6 +56,8 @@ struct Hello {
     version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<String>,
+    #[serde(default)]
+    defers: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -103,7 +107,8 @@ pub(super) async fn attach(settings: &AdminSettings, wanted: &Wanted) -> Result<
     let trying = async {
         let mut stream = socket::connect(&path).await?;
         let token = wanted.token.as_ref().map(|token| token.reveal().to_owned());
-        say(&mut stream, &Hello { version: VERSION.to_owned(), profile: wanted.profile.clone(), token }).await?;
+        let (version, profile) = (VERSION.to_owned(), wanted.profile.clone());
+        say(&mut stream, &Hello { version, profile, defers: wanted.defers, token }).await?;
         let welcome: Welcome = serde_json::from_slice(&line(&mut stream).await?).map_err(io::Error::other)?;
         io::Result::Ok((welcome, stream))
     };
@@ -289,9 +294,10 @@ fn guest(hello: Hello, guests: &Guests, current: &Current) -> Result<(Guest, Can
         return Err(format!("it is version {VERSION}, and {} wants to attach", hello.version));
     }
     let (principal, ends) = guests.who(hello.token.as_deref())?;
-    let profile = match &hello.profile {
-        None => 0,
-        Some(name) => current.now().profile(name).ok_or("there is no such profile")?,
-    };
+    let now = current.now();
+    let name = hello.profile.as_deref().unwrap_or(ProfileSettings::DEFAULT);
+    // There only where it differs.
+    let plain = hello.defers.then(|| now.profile(&ProfileSettings::name_for_hosts_that_defer(name))).flatten();
+    let profile = plain.or_else(|| now.profile(name)).ok_or("there is no such profile")?;
     Ok((Guest { profile, ..Guest::from(principal) }, ends))
 }

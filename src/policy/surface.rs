@@ -45,7 +45,7 @@ impl Surface {
             None => servers.iter().filter(|other| *other < key).count(),
         };
         let order = servers.iter().map(place).collect();
-        let (mode, max_tokens, trim, list_servers) = (said.mode, said.max_tokens, said.trim, said.list_servers);
+        let (mode, max_tokens, trim, list_servers) = (said.mode, said.ceiling(), said.trim, said.list_servers);
         if faults.is_empty() {
             Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, order, uses: said.uses.clone() })
         } else {
@@ -96,5 +96,29 @@ impl Surface {
     /// Which servers come first where not all fit: as the profile names them, else by their keys.
     pub fn place(&self, server: usize) -> usize {
         self.order.get(server).copied().unwrap_or(server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::SurfaceSettings;
+
+    #[test]
+    fn srf_2_what_auto_is_hangs_on_what_is_said_of_the_host() {
+        let compiled = |surface: SurfaceSettings| {
+            let surface = Surface::compile(&ProfileSettings { surface, ..ProfileSettings::everything() }, &[]).unwrap();
+            (surface.mode(), surface.max_tokens(), surface.may_search())
+        };
+        for (mode, max_tokens, usual, defers) in [
+            (SurfaceMode::Auto, None, (SurfaceMode::Auto, Some(10_000), true), (SurfaceMode::List, None, false)),
+            (SurfaceMode::Auto, Some(600), (SurfaceMode::Auto, Some(600), true), (SurfaceMode::List, Some(600), true)),
+            (SurfaceMode::Search, None, (SurfaceMode::Search, None, true), (SurfaceMode::Search, None, true)),
+            (SurfaceMode::List, None, (SurfaceMode::List, None, false), (SurfaceMode::List, None, false)),
+        ] {
+            let surface = SurfaceSettings { mode, max_tokens, ..SurfaceSettings::default() };
+            assert_eq!(compiled(surface.clone()), usual);
+            assert_eq!(compiled(surface.for_host_that_defers()), defers);
+        }
     }
 }

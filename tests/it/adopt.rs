@@ -268,10 +268,12 @@ fn the_host_s_own_entry_works() {
     let said: Value = serde_json::from_str(&home.read(".config/Code/User/mcp.json")).unwrap();
     let entry = &said["servers"]["onegate"];
     let args: Vec<&str> = entry["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap()).collect();
-    assert_eq!(args[0], "run");
+    assert_eq!((args[0], args.last()), ("run", Some(&"--host-defers")), "it puts tools off itself");
     // The same words with another command: they load what they should.
     let shown = home.ends(&[&["tools"], &args[1..]].concat(), 0);
     assert!(shown.contains("clock__now"), "{shown}");
+    let told = home.json(&["install", "zed", "--dry-run"], 0);
+    assert!(!told["diff"].as_str().unwrap().contains("defers"), "it does not: {told}");
     home.ends(&["uninstall", "vscode"], 0);
     assert!(!home.path(".config/Code").exists(), "what was made is gone");
     assert!(home.ends(&["uninstall", "vscode"], 0).contains("nothing to do"));

@@ -12,7 +12,12 @@ fn tool(name: &str, description: &str) -> String {
 
 /// Two servers: `files` with three tools and `web` with two, of some size.
 fn setup(profile: &str) -> Setup {
-    let long = "It does so and says so, at some length, for everybody to read. ".repeat(20);
+    sized(profile, 20)
+}
+
+/// The same, with descriptions of so many sentences.
+fn sized(profile: &str, sentences: usize) -> Setup {
+    let long = "It does so and says so, at some length, for everybody to read. ".repeat(sentences);
     let tools = |all: &[(&str, &str)]| -> Vec<String> {
         all.iter().map(|(name, what)| tool(name, &format!("{what} {long}"))).collect()
     };
@@ -83,6 +88,40 @@ fn srf_3_commands_tell_what_lists_cost_and_what_saves_it() {
     assert_eq!(unused["deny"]["web"], json!(["take_screenshot"]));
     let text = searched.output(&["tools", "--unused", "30d"]).out;
     assert!(text.contains("[servers.web]\ntools.deny = [\"take_screenshot\"]"), "{text}");
+}
+
+/// By what is said when it is installed, never by what a host says of itself; alone, and by a gateway that serves both kinds.
+#[test]
+fn srf_2_auto_is_the_plain_list_for_a_host_that_defers() {
+    let setup = sized("surface = \"auto\"", 200);
+    let cost = |more: &[&str]| {
+        let told = json_of(&setup, &[&["tools", "--json"], more].concat());
+        (told["tokens"].as_u64().unwrap(), told["behind"]["items"].as_u64().unwrap())
+    };
+    assert!(matches!(cost(&[]), (0..1000, 5)) && matches!(cost(&["--host-defers"]), (10_001.., 0)));
+    let open = "[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"";
+    let mut serve = setup.head("[admin]\nattach = \"auto\"").head(open).start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.wait_stderr("listening on");
+    let config = serve.path("onegate.toml");
+    let run = ["run", "--config", config.to_str().unwrap()];
+    let mut hosts = [serve.beside(&run, &[]), serve.beside(&[&run[..], &["--host-defers"]].concat(), &[])];
+    let look = |hosts: &mut [Host; 2]| {
+        assert_eq!(hosts[0].tools_count(2), ["onegate__call_tool", "onegate__search_tools"]);
+        assert!(hosts[1].tools_count(5).iter().all(|name| !name.starts_with("onegate__")));
+    };
+    for host in &mut hosts {
+        host.open(Era::Legacy);
+        host.wait_stderr("attached to the gateway of process");
+    }
+    look(&mut hosts);
+    assert_eq!(serve.starts("files"), 3, "two commands and the one gateway");
+    serve.signal("TERM");
+    serve.wait_end(PATIENCE);
+    for host in &hosts {
+        host.wait_stderr("going on alone");
+    }
+    look(&mut hosts);
+    hosts.into_iter().for_each(Host::finish);
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub(in crate::config) enum Surface {
     List,
     /// It is shown those of `always`; the others are found by search.
     Search,
-    /// As `list` while all of them fit `max_tokens` (10 000 where that is not said), else as `search`.
+    /// As `list` while all of them fit `max_tokens` (10 000 where that is not said) and for hosts that put tools off themselves
+    /// (`run --host-defers`), else as `search`.
     Auto,
 }
 

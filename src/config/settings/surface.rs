@@ -36,7 +36,7 @@ impl SurfaceMode {
 pub struct SurfaceSettings {
     /// How it gets at the tools.
     pub mode: SurfaceMode,
-    /// The most tokens that the list of tools costs, about; `None` = no bound.
+    /// The most tokens that the list of tools costs, as it is written; what holds says [`Self::ceiling`].
     pub max_tokens: Option<usize>,
     /// Tools that stay in the list, as `<server>/<native name>`.
     pub always: Vec<String>,
@@ -50,6 +50,24 @@ pub struct SurfaceSettings {
     pub trim: TrimSettings,
     /// Whether a tool of ours tells which servers there are.
     pub list_servers: bool,
+}
+
+impl SurfaceSettings {
+    /// What `auto` takes for the most tokens of a list where nobody says it.
+    const AUTO_TOKENS: usize = 10_000;
+
+    /// The most tokens that the list of tools costs, about; `None` = no bound.
+    pub fn ceiling(&self) -> Option<usize> {
+        self.max_tokens.or((self.mode == SurfaceMode::Auto).then_some(Self::AUTO_TOKENS))
+    }
+
+    /// The same for a host that puts tools off itself: what it would not load need not be kept from it.
+    pub fn for_host_that_defers(mut self) -> Self {
+        if self.mode == SurfaceMode::Auto {
+            self.mode = SurfaceMode::List;
+        }
+        self
+    }
 }
 
 /// How often tools were called: by server, by native name. Shows nothing of it: it is no part of what was configured.
