@@ -4,7 +4,7 @@
 //! The tools are made up of a few hundred words, so that each word stands in many of them, as in real ones.
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use onegate::search::{Document, Index, Meant, Model, Texts, Vector, Vectors, find};
+use onegate::search::{Beside, Document, Index, Meant, Model, Texts, Vector, Vectors, find};
 use std::hint::black_box;
 
 const VERBS: &[&str] = &["list", "get", "create", "update", "delete", "search", "read", "write", "move", "export"];
@@ -103,7 +103,13 @@ fn search(c: &mut Criterion) {
             let mut queries = QUERIES.iter().cycle();
             b.iter(|| {
                 let near = vectors.near(black_box(&meant));
-                black_box(find(&index, queries.next().copied().unwrap_or_default(), near.as_deref(), 10, |_| true))
+                black_box(find(
+                    &index,
+                    queries.next().copied().unwrap_or_default(),
+                    Beside { near: near.as_deref(), ..Beside::default() },
+                    10,
+                    |_| true,
+                ))
             });
         });
         let mut group = c.benchmark_group("index");

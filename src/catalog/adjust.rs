@@ -105,7 +105,7 @@ pub(super) fn adjusted(item: &Item, wanted: &OverrideSettings, most: usize) -> R
     changed.mirror.clone_from(&item.mirror);
     changed.renamed = wanted.name.as_deref().map(Into::into);
     changed.hide = wanted.hide;
-    changed.whole = item.whole;
+    changed.whole.clone_from(&item.whole);
     changed.given = Some(Arc::new(Given::of(wanted)));
     Ok(changed)
 }

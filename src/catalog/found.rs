@@ -6,7 +6,10 @@ use super::Catalogue;
 use super::merge::Searched;
 use crate::ident::ServerKey;
 use crate::protocol::version::Revision;
-use crate::search::{Document, Index, Meant, Texts, Vectors, find};
+use crate::search::{Beside, Document, Index, Meant, Texts, Vectors, find};
+
+/// From so many doublings on (a thousand calls), a tool that was called more is no more in use.
+const OFTEN: f32 = 10.0;
 
 /// A tool that was found.
 #[derive(Clone, Debug)]
@@ -31,7 +34,13 @@ impl Catalogue {
                 let renamed = item.renamed.as_deref().unwrap_or_default();
                 Document::of([&item.native, renamed], key.as_str(), texts)
             };
-            Searched { index: Index::build(positions.iter().zip(&texts).map(document)), positions }
+            let index = Index::build(positions.iter().zip(&texts).map(document));
+            let uses = |&at: &usize| {
+                let (key, _, item) = self.tool(at);
+                self.surface().uses(key, &item.native) as f32 / OFTEN
+            };
+            let used: Box<[f32]> = positions.iter().map(uses).collect();
+            Searched { index, positions, used: Some(used).filter(|used| used.iter().any(|used| *used > 0.0)) }
         })
     }
 
@@ -62,10 +71,11 @@ impl Catalogue {
         limit: usize,
         revision: Revision,
     ) -> Vec<Found<'_>> {
-        let Searched { index, positions } = self.index();
+        let Searched { index, positions, used } = self.index();
         let wanted = |n: usize| server.is_none_or(|wanted| self.tool(positions[n]).0.as_str() == wanted);
         let near = meant.and_then(|meant| self.vectors()?.near(meant));
-        let found = find(index, query, near.as_deref(), limit, wanted);
+        let beside = Beside { near: near.as_deref(), used: used.as_deref() };
+        let found = find(index, query, beside, limit, wanted);
         let shown = found.into_iter().map(|hit| {
             let at = positions[hit.document];
             let (server, exposed, _) = self.tool(at);

@@ -32,8 +32,8 @@ pub(super) struct Item {
     pub(super) needs: Needs,
     /// The members that this is about, and the subject, in the order of the text; empty when nothing must.
     pub(super) special: Box<[Special]>,
-    /// Bytes of what its server lists.
-    pub(super) whole: usize,
+    /// What its server lists.
+    pub(super) whole: Bytes,
     /// Hash of the definition.
     pub(super) digest: [u8; 16],
     /// The resources that show a tool (APP-2).
@@ -214,11 +214,11 @@ impl Item {
         }
         Ok(Self {
             definition: page.slice_ref(raw),
+            whole: page.slice_ref(raw),
             subject,
             native: native.into(),
             needs,
             special: special.into(),
-            whole: raw.len(),
             digest: digest(raw),
             links,
             app_only,

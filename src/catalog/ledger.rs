@@ -1,28 +1,57 @@
 //! What a catalogue costs a model, and what of that is saved by which means: by item, by server, in all.
 //!
-//! Counts bytes of published definitions; tokens are an estimate of [`super::tokens`]. Shown by `onegate tools` and
-//! `onegate status`.
+//! Tokens are counted as [`super::tokens`] does. Worked out once for a catalogue, when it is first asked for; shown by
+//! `onegate tools`, `onegate status` and the numbers.
 
-use super::{Catalogue, Item, tokens};
+use serde::Serialize;
+
+use super::{Catalogue, Hidden, Item};
 use crate::ident::{Kind, ServerKey};
 use crate::protocol::version::Revision;
 
 /// So many, of so many bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
     /// How many.
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Their tokens, about.
+    /// Their tokens.
     pub tokens: usize,
 }
 
 impl Sum {
-    fn add(&mut self, bytes: usize) {
+    fn add(&mut self, bytes: usize, tokens: usize) {
         self.items += 1;
         self.bytes += bytes;
-        self.tokens += tokens::estimate(bytes);
+        self.tokens += tokens;
+    }
+}
+
+/// What is saved of items that hosts see; less than nothing where something is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Saved {
+    /// Bytes.
+    pub bytes: isize,
+    /// Tokens.
+    pub tokens: isize,
+}
+
+impl Saved {
+    /// What is saved by a change from these bytes and tokens to those.
+    pub(super) fn between(before: (usize, usize), after: (usize, usize)) -> Self {
+        let saved = |before: usize, after: usize| before as isize - after as isize;
+        Self { bytes: saved(before.0, after.0), tokens: saved(before.1, after.1) }
+    }
+
+    /// Whether that is nothing.
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.tokens += other.tokens;
     }
 }
 
@@ -37,6 +66,10 @@ pub struct OfServer {
     pub behind: Sum,
     /// What of it they do not see.
     pub hidden: Sum,
+    /// What overrides save of what they see.
+    pub overridden: Saved,
+    /// What trims do.
+    pub trimmed: Saved,
 }
 
 /// What a catalogue costs.
@@ -50,10 +83,14 @@ pub struct Ledger {
     pub behind: Sum,
     /// What they do not see: by filters, rules, profiles and pins.
     pub hidden: Sum,
-    /// Bytes that overrides save of what is listed or behind search; fewer than none where they add.
-    pub overridden: isize,
+    /// The same by why, in the order in which it was first met.
+    pub hidden_by: Vec<(Hidden, Sum)>,
+    /// What overrides save of what is listed or behind search.
+    pub overridden: Saved,
     /// The same of trims.
-    pub trimmed: isize,
+    pub trimmed: Saved,
+    /// How many tools trims shorten.
+    pub shortened: usize,
     /// By server, in the order of the list.
     pub servers: Vec<OfServer>,
 }
@@ -68,30 +105,50 @@ impl Ledger {
             }
         }
         for own in catalogue.own() {
-            ledger.own.add(own.len());
-            ledger.listed.add(own.len());
+            let tokens = catalogue.counter().of(own);
+            ledger.own.add(own.len(), tokens);
+            ledger.listed.add(own.len(), tokens);
         }
         ledger.servers.sort_by(|a, b| a.key.cmp(&b.key));
         ledger
     }
 
     fn item(&mut self, item: &Item<'_>) {
-        let at = self.servers.iter().position(|server| server.key == *item.key).unwrap_or_else(|| {
-            let (listed, behind, hidden) = Default::default();
-            self.servers.push(OfServer { key: item.key.clone(), listed, behind, hidden });
-            self.servers.len() - 1
-        });
-        let server = &mut self.servers[at];
+        let server = match self.servers.iter().position(|server| server.key == *item.key) {
+            Some(at) => &mut self.servers[at],
+            None => {
+                let (listed, behind, hidden) = Default::default();
+                let (overridden, trimmed) = Default::default();
+                self.servers.push(OfServer { key: item.key.clone(), listed, behind, hidden, overridden, trimmed });
+                self.servers.last_mut().expect("invariant: one was put in")
+            }
+        };
         let (all, its) = match (item.hidden, item.behind) {
             (Some(_), _) => (&mut self.hidden, &mut server.hidden),
             (None, true) => (&mut self.behind, &mut server.behind),
             (None, false) => (&mut self.listed, &mut server.listed),
         };
-        all.add(item.bytes);
-        its.add(item.bytes);
-        if item.hidden.is_none() {
-            self.trimmed += item.untrimmed as isize - item.bytes as isize;
-            self.overridden += item.overridden;
+        all.add(item.bytes, item.tokens);
+        its.add(item.bytes, item.tokens);
+        match item.hidden {
+            None => {
+                self.shortened += usize::from(!item.trimmed.is_nothing());
+                for (saved, more) in [
+                    (&mut self.trimmed, item.trimmed),
+                    (&mut server.trimmed, item.trimmed),
+                    (&mut self.overridden, item.overridden),
+                    (&mut server.overridden, item.overridden),
+                ] {
+                    saved.add(more);
+                }
+            }
+            Some(why) => {
+                let at = self.hidden_by.iter().position(|(known, _)| *known == why).unwrap_or_else(|| {
+                    self.hidden_by.push((why, Sum::default()));
+                    self.hidden_by.len() - 1
+                });
+                self.hidden_by[at].1.add(item.bytes, item.tokens);
+            }
         }
     }
 }

@@ -17,10 +17,12 @@ use sha2::{Digest, Sha256};
 
 use super::adjust::Given;
 use super::item::Item as Definition;
+use super::ledger::{Ledger, Saved};
 use super::naming::{Named, Scheme};
 use super::part::Part;
 use super::render::{Class, Needs, Published, render};
 use super::shelf::{Entry, Shelf};
+use super::tokens::Counter;
 use super::uri::{Listed, Site, UriRoute, Uris};
 use super::{own, surface, trim};
 use crate::ident::{Kind, ServerKey};
@@ -124,12 +126,14 @@ pub struct Item<'a> {
     pub exposed: Option<&'a str>,
     /// Bytes of its published form.
     pub bytes: usize,
-    /// The same without trims.
-    pub untrimmed: usize,
+    /// Their tokens.
+    pub tokens: usize,
+    /// What trims take away.
+    pub trimmed: Saved,
     /// Bytes of what its server lists.
     pub whole: usize,
-    /// How many of these an override takes away; fewer than none where it adds.
-    pub overridden: isize,
+    /// What an override takes away of that.
+    pub overridden: Saved,
     /// Hosts are not listed it, but find it by search.
     pub behind: bool,
     /// Why hosts do not see it; `None` = they do.
@@ -153,6 +157,8 @@ pub struct Catalogue {
     uris: Uris,
     /// How much of the tools is listed.
     surface: Surface,
+    /// What it costs, once somebody asked.
+    ledger: OnceLock<Ledger>,
     /// What those that are visible are found by, once somebody searched.
     index: OnceLock<Searched>,
     /// What they mean, by a model, in the order of that.
@@ -165,6 +171,8 @@ pub(super) struct Searched {
     pub(super) index: Index,
     /// Where the documents of the index stand on the shelf.
     pub(super) positions: Box<[usize]>,
+    /// How much each of them was called lately, where any was and where that counts (SRF-2).
+    pub(super) used: Option<Box<[f32]>>,
 }
 
 /// A server, as far as lists go.
@@ -238,6 +246,7 @@ impl Catalogue {
             held: HashMap::new(),
             uris,
             surface: view.surface().clone(),
+            ledger: OnceLock::new(),
             index: OnceLock::new(),
             vectors: OnceLock::new(),
         };
@@ -315,11 +324,11 @@ impl Catalogue {
                         || self.surface.is_always(source.server, &source.key, &definition.native),
                     uses: self.surface.uses(&source.key, &definition.native),
                     place: self.surface.place(source.server),
-                    bytes: if measured { self.most_bytes(entry) } else { 0 },
+                    cost: if measured { self.most_tokens(entry) } else { 0 },
                 }
             };
             let tools: Vec<_> = visible.iter().map(candidate).collect();
-            let sum = |all: &[Bytes]| all.iter().map(|own| surface::cost(own.len())).sum();
+            let sum = |all: &[Bytes]| all.iter().map(|own| self.counter().listed(own)).sum();
             let cost = surface::Own { fixed: sum(&fixed), search: sum(&search) };
             if let Some(listed) = surface::listed(&tools, self.surface.mode(), self.surface.max_tokens(), cost) {
                 for (n, listed) in visible.into_iter().zip(listed) {
@@ -334,17 +343,17 @@ impl Catalogue {
         shelf.own.sort();
     }
 
-    /// The most that a tool's definition takes, whatever the revision of its host.
-    fn most_bytes(&self, entry: &Entry) -> usize {
+    /// The most that a tool's definition costs, whatever the revision of its host.
+    fn most_tokens(&self, entry: &Entry) -> usize {
         let needs = self.sources[entry.site].items(Kind::Tool)[entry.item].needs;
         let mut text = Vec::new();
-        let mut bytes = |class: Class| {
+        let mut cost = |class: Class| {
             text.clear();
             self.render(&mut text, Kind::Tool, entry, class);
-            text.len()
+            self.counter().listed(&text)
         };
         let different = |class: &Class| class.simplest(needs) == *class;
-        Class::ALL.into_iter().filter(different).map(&mut bytes).max().unwrap_or_default()
+        Class::ALL.into_iter().filter(different).map(&mut cost).max().unwrap_or_default()
     }
 
     /// Whether a name is one of ours, where ours may be listed.
@@ -497,29 +506,50 @@ impl Catalogue {
 
     /// Everything of a kind that was listed, hidden or not, as hosts of this revision see it.
     pub fn items(&self, kind: Kind, revision: Revision) -> impl Iterator<Item = Item<'_>> {
-        let class = Class::of(revision);
+        let (class, counter) = (Class::of(revision), self.counter());
         let mut text = Vec::new();
         self.shelves[kind.index()].entries.iter().map(move |entry| {
             let source = &self.sources[entry.site];
             text.clear();
             self.render_whole(&mut text, kind, entry, class);
-            let untrimmed = text.len();
-            self.trim(&mut text, 0, kind);
+            let size = |text: &[u8]| (text.len(), counter.of(text));
+            let mut published = size(&text);
+            let mut trimmed = Saved::default();
+            if self.trims(kind) {
+                let whole = published;
+                self.trim(&mut text, 0, kind);
+                published = size(&text);
+                trimmed = Saved::between(whole, published);
+            }
             let definition = &source.items(kind)[entry.item];
+            // Without one it is the same text.
+            let overridden = definition.given.is_some();
+            let overridden = overridden.then(|| Saved::between(size(&definition.whole), size(&definition.definition)));
             Item {
                 server: source.server,
                 key: &source.key,
                 kind,
                 native: &definition.native,
                 exposed: entry.exposed.as_deref(),
-                bytes: text.len(),
-                untrimmed,
-                whole: definition.whole,
-                overridden: definition.whole as isize - definition.definition.len() as isize,
+                bytes: published.0,
+                tokens: published.1,
+                trimmed,
+                whole: definition.whole.len(),
+                overridden: overridden.unwrap_or_default(),
                 behind: entry.behind,
                 hidden: entry.hidden,
             }
         })
+    }
+
+    /// How its tokens are counted.
+    pub fn counter(&self) -> Counter {
+        Counter::new(self.surface.tokenizer())
+    }
+
+    /// What it costs. Worked out when it is first asked for.
+    pub fn ledger(&self) -> &Ledger {
+        self.ledger.get_or_init(|| Ledger::of(self))
     }
 
     /// How much of the tools is listed.
@@ -584,8 +614,12 @@ impl Catalogue {
         self.trim(out, from, kind);
     }
 
+    fn trims(&self, kind: Kind) -> bool {
+        kind == Kind::Tool && !self.surface.trim().is_nothing()
+    }
+
     fn trim(&self, out: &mut Vec<u8>, from: usize, kind: Kind) {
-        if kind == Kind::Tool && !self.surface.trim().is_nothing() {
+        if self.trims(kind) {
             trim::trim(out, from, self.surface.trim());
         }
     }

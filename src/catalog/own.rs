@@ -74,7 +74,7 @@ pub(super) fn of_servers(apps: bool) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::surface::cost;
+    use crate::catalog::tokens::Counter;
 
     #[test]
     fn they_fit_the_smallest_ceiling_whatever_the_servers() {
@@ -84,7 +84,7 @@ mod tests {
             assert!(serde_json::from_slice::<serde_json::Value>(raw).is_ok(), "{raw:?}");
         }
         assert!(String::from_utf8_lossy(&search).contains(" and 484 more."), "{search:?}");
-        let all: usize = [&search, &call, &of_servers(true)].iter().map(|raw| cost(raw.len())).sum();
+        let all: usize = [&search, &call, &of_servers(true)].iter().map(|raw| Counter::default().listed(raw)).sum();
         assert!(all < 499, "{all}");
     }
 }

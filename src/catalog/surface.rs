@@ -1,11 +1,10 @@
 //! Which of the visible tools are listed and which are found by search alone: a pure function of what there is and of
 //! what the profile says, never of a connection (INV-4).
 //!
-//! Sizes come in; what is listed goes out. Called by `merge` when a catalogue is built.
+//! Costs come in; what is listed goes out. Called by `merge` when a catalogue is built.
 
 use std::cmp::Reverse;
 
-use super::tokens;
 use crate::config::settings::SurfaceMode;
 
 /// A visible tool, as far as this decides about it.
@@ -17,8 +16,8 @@ pub(super) struct Candidate {
     pub(super) uses: u32,
     /// Where its server stands among those of the profile.
     pub(super) place: usize,
-    /// The most bytes of its definition to any host.
-    pub(super) bytes: usize,
+    /// The most that its definition costs in the list of any host, in tokens.
+    pub(super) cost: usize,
 }
 
 /// What our own tools cost, in tokens.
@@ -30,18 +29,12 @@ pub(super) struct Own {
     pub(super) search: usize,
 }
 
-/// What a definition costs in a list: with what stands between it and the next, and rounded up by itself, so that neither
-/// the whole list nor the sum of what people are shown of each is more than the ceiling.
-pub(super) fn cost(bytes: usize) -> usize {
-    tokens::estimate(bytes + 1)
-}
-
 /// Which of the tools are listed; nothing where all of them are.
 pub(super) fn listed(tools: &[Candidate], mode: SurfaceMode, max_tokens: Option<usize>, own: Own) -> Option<Vec<bool>> {
     let mut room = Room::new(max_tokens, own.fixed);
     let all = match mode {
         SurfaceMode::Search => tools.is_empty(),
-        SurfaceMode::List | SurfaceMode::Auto => tools.iter().all(|tool| room.take(tool.bytes)),
+        SurfaceMode::List | SurfaceMode::Auto => tools.iter().all(|tool| room.take(tool.cost)),
     };
     if all {
         return None;
@@ -52,7 +45,7 @@ pub(super) fn listed(tools: &[Candidate], mode: SurfaceMode, max_tokens: Option<
     let mut listed = vec![false; tools.len()];
     for n in order {
         let wanted = tools[n].always || mode == SurfaceMode::List;
-        listed[n] = wanted && room.take(tools[n].bytes);
+        listed[n] = wanted && room.take(tools[n].cost);
     }
     Some(listed)
 }
@@ -69,9 +62,9 @@ impl Room {
         Self { used: 1 + own, most }
     }
 
-    /// Whether so many bytes more fit; then they are taken.
-    fn take(&mut self, bytes: usize) -> bool {
-        let used = self.used + cost(bytes);
+    /// Whether so many tokens more fit; then they are taken.
+    fn take(&mut self, cost: usize) -> bool {
+        let used = self.used + cost;
         let fits = self.most.is_none_or(|most| used <= most);
         if fits {
             self.used = used;
@@ -85,7 +78,7 @@ mod tests {
     use super::*;
 
     fn tool(always: bool, place: usize, bytes: usize) -> Candidate {
-        Candidate { always, uses: 0, place, bytes }
+        Candidate { always, uses: 0, place, cost: (bytes + 1).div_ceil(4) }
     }
 
     const OWN: Own = Own { fixed: 0, search: 10 };

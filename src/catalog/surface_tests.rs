@@ -7,7 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::settings::{ItemFilter, ProfileSettings, SurfaceMode, SurfaceSettings, TrimSettings, Uses};
+use crate::config::settings::{
+    ItemFilter, ProfileSettings, SurfaceMode, SurfaceSettings, TokenizerName, TrimSettings, Uses,
+};
 use crate::ident::{Kind, ServerKey};
 use crate::policy::{ItemRules, Policy, ServerRules};
 use crate::protocol::json;
@@ -78,8 +80,10 @@ fn surfaces() -> impl Strategy<Value = SurfaceSettings> {
         ..Default::default()
     });
     let always = prop::collection::vec(prop::sample::select(vec!["*/tool1", "m/*", "a/tool[0-3]"]), 0..3);
-    (mode, prop::option::of(500..6000usize), always, trim, any::<bool>()).prop_map(
-        |(mode, max_tokens, always, trim, list_servers)| SurfaceSettings {
+    let tokenizers = [None, cfg!(feature = "tokenizer").then_some(TokenizerName::O200kBase)];
+    let tokenizer = prop::sample::select(tokenizers.to_vec());
+    (mode, prop::option::of(500..6000usize), always, trim, any::<bool>(), tokenizer).prop_map(
+        |(mode, max_tokens, always, trim, list_servers, tokenizer)| SurfaceSettings {
             mode,
             max_tokens: max_tokens.or((mode == SurfaceMode::Auto).then_some(10_000)),
             always: always.into_iter().map(str::to_owned).collect(),
@@ -88,6 +92,7 @@ fn surfaces() -> impl Strategy<Value = SurfaceSettings> {
             uses: Uses::new([("m".to_owned(), [("tool2".to_owned(), 5)].into())].into()),
             trim,
             list_servers,
+            tokenizer,
         },
     )
 }
@@ -119,10 +124,10 @@ proptest! {
         prop_assert!(items.iter().filter(|item| item.hidden.is_some()).all(|item| !allowed.contains(item.exposed.unwrap())));
         if let Some(most) = most {
             for revision in Revision::ALL {
-                prop_assert!(tokens::estimate(catalogue.list(Kind::Tool, revision).len()) <= most);
+                prop_assert!(catalogue.counter().of(&catalogue.list(Kind::Tool, revision)) <= most);
                 let each = catalogue.items(Kind::Tool, revision).filter(|item| item.hidden.is_none() && !item.behind);
-                let each = each.map(|item| item.bytes).chain(catalogue.own().map(Bytes::len));
-                prop_assert!(each.map(tokens::estimate).sum::<usize>() <= most);
+                let ours = catalogue.own().map(|raw| catalogue.counter().of(raw));
+                prop_assert!(each.map(|item| item.tokens).chain(ours).sum::<usize>() <= most);
             }
         }
         let searches = ours.iter().any(|name| name == own::SEARCH);
@@ -195,4 +200,20 @@ fn trims_hold_for_the_list_and_say_what_they_save() {
     assert_ne!(whole.fingerprint_of(Kind::Tool), trimmed.fingerprint_of(Kind::Tool));
     // What is found by words is the whole text.
     assert_eq!(trimmed.find(("word", None), None, 5, NEWEST).len(), 1);
+}
+
+/// Where the profile goes by use: no order of a search hangs on what was called otherwise.
+#[test]
+fn srf_2_of_tools_that_fit_alike_the_one_in_use_is_found_first() {
+    let all: Vec<Tools> = vec![vec![(10, false); 3]; 2];
+    let used = |calls: &[(&str, u32)]| {
+        let counted = calls.iter().map(|(native, count)| ((*native).to_owned(), *count)).collect();
+        let uses = Uses::new([("m".to_owned(), counted)].into());
+        build(&all, SurfaceSettings { mode: SurfaceMode::Search, uses, ..SurfaceSettings::default() })
+    };
+    let first = |catalogue: Catalogue| catalogue.find(("word", None), None, 2, NEWEST)[0].exposed.to_owned();
+    assert_eq!(first(used(&[])), "a__tool0");
+    assert_eq!(first(used(&[("tool1", 3), ("tool2", 1)])), "m__tool1");
+    let found = used(&[("tool1", u32::MAX)]);
+    assert_eq!(found.find(("tool2", None), None, 1, NEWEST)[0].exposed, "a__tool2", "the words come first");
 }

@@ -9,8 +9,8 @@ use super::progress::Starting;
 use super::unused;
 use super::who::As;
 use super::{Common, load, out, run};
-use crate::catalog::ledger::{Ledger, Sum};
-use crate::catalog::{Item, own, tokens};
+use crate::catalog::ledger::{Ledger, Saved, Sum};
+use crate::catalog::{Item, own};
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
 use crate::gateway::{Catalogue, Gateway, Pace, State};
@@ -83,16 +83,20 @@ fn keep_only(settings: &mut Settings, wanted: &str) -> Result<(), Exit> {
 fn show(args: &Args, gateway: &Gateway, who: &Principal, called: Option<&Used>) -> anyhow::Result<()> {
     let catalogue = gateway.catalogue(gateway.sight(who, 0));
     if let Some(called) = called {
+        let denied = |key: &str| -> Vec<String> {
+            let server = gateway.servers().find(|server| server.key().as_str() == key);
+            server.map(|server| server.settings().tools.deny.clone()).unwrap_or_default()
+        };
         return match args.json {
-            true => out::json(&unused::as_json(&catalogue, called)),
-            false => out::text(&unused::as_text(&catalogue, called)),
+            true => out::json(&unused::as_json(&catalogue, called, &denied)),
+            false => out::text(&unused::as_text(&catalogue, called, &denied)),
         };
     }
     if args.json {
         return out::json(&as_json(&catalogue, gateway));
     }
     out::text(&as_table(&catalogue))?;
-    let costs = costs(&Ledger::of(&catalogue));
+    let costs = costs(&catalogue);
     if !costs.is_empty() {
         out::text(&costs)?;
     }
@@ -116,15 +120,15 @@ fn items(catalogue: &Catalogue) -> impl Iterator<Item = Item<'_>> {
 /// What is visible with its size, kind by kind, and the sums; where there is nothing, that there are no tools.
 pub(super) fn as_table(catalogue: &Catalogue) -> String {
     let visible: Vec<_> = items(catalogue).filter(|item| item.hidden.is_none() && !item.behind).collect();
-    let own: Vec<_> = catalogue.own().map(|raw| (own_name(raw), raw.len())).collect();
+    let counter = catalogue.counter();
+    let own: Vec<_> = catalogue.own().map(|raw| (own_name(raw), raw.len(), counter.of(raw))).collect();
     let mut kinds = Kind::ALL.to_vec();
     kinds.retain(|&kind| visible.iter().any(|item| item.kind == kind));
     if kinds.is_empty() {
         kinds.push(Kind::Tool);
     }
-    let cost = |item: &Item<'_>| tokens::estimate(item.bytes);
     let sum = |word: &str, items: &[&Item<'_>]| {
-        let (bytes, tokens) = items.iter().fold((0, 0), |sum, item| (sum.0 + item.bytes, sum.1 + cost(item)));
+        let (bytes, tokens) = items.iter().fold((0, 0), |sum, item| (sum.0 + item.bytes, sum.1 + item.tokens));
         vec![load::count(items.len(), word), String::new(), String::new(), bytes.to_string(), tokens.to_string()]
     };
     let mut rows = Vec::new();
@@ -133,12 +137,11 @@ pub(super) fn as_table(catalogue: &Catalogue) -> String {
         let of_kind: Vec<_> = visible.iter().filter(|item| item.kind == *kind).collect();
         rows.extend(of_kind.iter().map(|item| {
             let exposed = shown_str(item.exposed.unwrap_or_default());
-            vec![exposed, item.key.to_string(), shown_str(item.native), item.bytes.to_string(), cost(item).to_string()]
+            vec![exposed, item.key.to_string(), shown_str(item.native), item.bytes.to_string(), item.tokens.to_string()]
         }));
         if *kind == Kind::Tool {
-            rows.extend(own.iter().map(|(name, bytes)| {
-                let (bytes, tokens) = (bytes.to_string(), tokens::estimate(*bytes).to_string());
-                vec![name.clone(), own::KEY.to_owned(), "-".to_owned(), bytes, tokens]
+            rows.extend(own.iter().map(|(name, bytes, tokens)| {
+                vec![name.clone(), own::KEY.to_owned(), "-".to_owned(), bytes.to_string(), tokens.to_string()]
             }));
         }
         rows.push(sum(kind.as_str(), &of_kind));
@@ -155,7 +158,8 @@ fn own_name(raw: &[u8]) -> String {
 }
 
 /// What it costs by server, and what is saved by which means; nothing where that says no more than the table.
-fn costs(ledger: &Ledger) -> String {
+fn costs(catalogue: &Catalogue) -> String {
+    let ledger = catalogue.ledger();
     let mut text = String::new();
     if ledger.servers.len() > 1 || ledger.behind.items > 0 {
         let mut rows = vec![["", "listed", "tokens", "by search", "tokens", "hidden"].map(str::to_owned).to_vec()];
@@ -170,36 +174,50 @@ fn costs(ledger: &Ledger) -> String {
         rows.push(row("all", &ledger.listed, &ledger.behind, &ledger.hidden));
         text.push_str(&format!("\n{}", out::table(&rows, &[1, 2, 3, 4, 5])));
     }
-    let tokens = |bytes: isize| tokens::estimate(bytes.unsigned_abs());
-    let mut saved = Vec::new();
-    if ledger.trimmed > 0 {
-        saved.push(format!("{} by trims", tokens(ledger.trimmed)));
-    }
-    match ledger.overridden {
-        0 => {}
-        bytes @ 1.. => saved.push(format!("{} by overrides", tokens(bytes))),
-        bytes => saved.push(format!("-{} by overrides", tokens(bytes))),
-    }
-    for (means, sum) in [("search", &ledger.behind), ("filters, rules and pins", &ledger.hidden)] {
-        if sum.items > 0 {
-            saved.push(format!("{} by {means}", sum.tokens));
-        }
-    }
+    let saved = saved(catalogue, ledger);
     if !saved.is_empty() {
-        text.push_str(&format!("\ntokens saved, about: {}\n", saved.join(", ")));
+        let head = ["saved by", "items", "bytes", "tokens"].map(str::to_owned).to_vec();
+        text.push_str(&format!("\n{}", out::table(&[vec![head], saved].concat(), &[1, 2, 3])));
     }
     text
 }
 
+/// What each override saves, and what trims, search, and whatever hides something do, by why.
+fn saved(catalogue: &Catalogue, ledger: &Ledger) -> Vec<Vec<String>> {
+    let row = |means: String, items: usize, bytes: isize, tokens: isize| {
+        vec![means, items.to_string(), bytes.to_string(), tokens.to_string()]
+    };
+    let of_sum = |means: &str, sum: &Sum| row(means.to_owned(), sum.items, sum.bytes as isize, sum.tokens as isize);
+    let mut rows = Vec::new();
+    if ledger.shortened > 0 {
+        rows.push(row("trim".to_owned(), ledger.shortened, ledger.trimmed.bytes, ledger.trimmed.tokens));
+    }
+    let overridden = |item: &Item<'_>| item.hidden.is_none() && !item.overridden.is_nothing();
+    rows.extend(items(catalogue).filter(overridden).map(|item| {
+        let means = format!("override of {}/{}", item.key, shown_str(item.native));
+        row(means, 1, item.overridden.bytes, item.overridden.tokens)
+    }));
+    if ledger.behind.items > 0 {
+        rows.push(of_sum("search", &ledger.behind));
+    }
+    rows.extend(ledger.hidden_by.iter().map(|(why, sum)| of_sum(why.code(), sum)));
+    rows
+}
+
 fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
-    let ledger = Ledger::of(catalogue);
+    let ledger = catalogue.ledger();
     let (mut shown, mut hidden) = (Vec::new(), Vec::new());
     for item in items(catalogue) {
-        let cost = tokens::estimate(item.bytes);
         let mut value = json!({
             "server": item.key.as_str(), "kind": item.kind.as_str(), "native": item.native, "exposed": item.exposed,
-            "bytes": item.bytes, "tokens": cost, "whole": item.whole, "listed": item.hidden.is_none() && !item.behind,
+            "bytes": item.bytes, "tokens": item.tokens, "whole": item.whole,
+            "listed": item.hidden.is_none() && !item.behind,
         });
+        for (means, saved) in [("override", item.overridden), ("trim", item.trimmed)] {
+            if !saved.is_nothing() {
+                value["saved"][means] = json!(saved);
+            }
+        }
         match item.hidden {
             None => shown.push(value),
             Some(why) => {
@@ -211,18 +229,21 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
     shown.extend(catalogue.own().map(|raw| {
         json!({
             "server": own::KEY, "kind": Kind::Tool.as_str(), "native": null, "exposed": own_name(raw),
-            "bytes": raw.len(), "tokens": tokens::estimate(raw.len()), "whole": raw.len(), "listed": true,
+            "bytes": raw.len(), "tokens": catalogue.counter().of(raw), "whole": raw.len(), "listed": true,
         })
     }));
-    let sum = |sum: &Sum| json!({ "items": sum.items, "bytes": sum.bytes, "tokens": sum.tokens });
     let by_server: Vec<_> = ledger
         .servers
         .iter()
         .map(|of| {
-            let (listed, behind, hidden) = (sum(&of.listed), sum(&of.behind), sum(&of.hidden));
-            json!({ "key": of.key.as_str(), "listed": listed, "behind": behind, "hidden": hidden })
+            let saved = saved_by(of.trimmed, of.overridden, &of.behind, &of.hidden);
+            json!({
+                "key": of.key.as_str(), "listed": of.listed, "behind": of.behind, "hidden": of.hidden, "saved": saved,
+            })
         })
         .collect();
+    let mut saved = saved_by(ledger.trimmed, ledger.overridden, &ledger.behind, &ledger.hidden);
+    saved["by_reason"] = ledger.hidden_by.iter().map(|(why, sum)| (why.code().to_owned(), json!(sum))).collect();
     let servers: Vec<_> = gateway
         .servers()
         .map(|server| {
@@ -232,13 +253,13 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
         .collect();
     json!({
         "items": shown, "hidden": hidden, "bytes": ledger.listed.bytes, "tokens": ledger.listed.tokens,
-        "estimator": tokens::NAME, "behind": sum(&ledger.behind), "own": sum(&ledger.own), "by_server": by_server,
-        "saved": {
-            "trims": ledger.trimmed, "overrides": ledger.overridden, "search": ledger.behind.bytes,
-            "hidden": ledger.hidden.bytes,
-        },
-        "servers": servers,
+        "estimator": catalogue.counter().name(), "behind": ledger.behind, "own": ledger.own, "by_server": by_server,
+        "saved": saved, "servers": servers,
     })
+}
+
+fn saved_by(trims: Saved, overrides: Saved, search: &Sum, hidden: &Sum) -> serde_json::Value {
+    json!({ "trims": trims, "overrides": overrides, "search": search, "hidden": hidden })
 }
 
 fn state_words(state: &State) -> (&'static str, Option<&'static str>) {

@@ -9,11 +9,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::load;
-use crate::catalog::{Catalogue, Item, tokens};
+use crate::catalog::{Catalogue, Item};
 use crate::ident::Kind;
 use crate::protocol::version::Revision;
 use crate::shown::{hidden, shown_str};
 use crate::telemetry::audit::used::Used;
+
+/// What of a server's tools is denied already, as it is written.
+pub(super) type Denied<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
 /// Reads the records of this last time.
 pub(super) fn called(files: &[PathBuf], time: Duration) -> anyhow::Result<Used> {
@@ -37,7 +40,7 @@ fn unused<'a>(catalogue: &'a Catalogue, called: &Used) -> Vec<Item<'a>> {
 }
 
 /// For people: the tools, what they cost, and what to write to leave them out.
-pub(super) fn as_text(catalogue: &Catalogue, called: &Used) -> String {
+pub(super) fn as_text(catalogue: &Catalogue, called: &Used, denied: Denied<'_>) -> String {
     let unused = unused(catalogue, called);
     let mut text = String::new();
     if let Some(gap) = gap(called) {
@@ -47,34 +50,35 @@ pub(super) fn as_text(catalogue: &Catalogue, called: &Used) -> String {
         text.push_str("every tool was called\n");
         return text;
     }
-    let cost: usize = unused.iter().map(|item| tokens::estimate(item.bytes)).sum();
+    let cost: usize = unused.iter().map(|item| item.tokens).sum();
     let count = load::count(unused.len(), "tool");
-    text.push_str(&format!("{count} not called, about {cost} tokens. To leave them out:\n"));
+    text.push_str(&format!(
+        "{count} not called, about {cost} tokens. To leave them out, in a file of its own (`onegate.d/unused.toml` beside \
+         `onegate.toml`) or in place of the lines that are there:\n"
+    ));
     for (key, tools) in by_server(&unused) {
-        let cost: usize = tools.iter().map(|item| tokens::estimate(item.bytes)).sum();
+        let cost: usize = tools.iter().map(|item| item.tokens).sum();
         text.push_str(&format!("\n# {} of about {cost} tokens\n", load::count(tools.len(), "tool")));
-        text.push_str(&format!("[servers.{key}]\ntools.deny = {}\n", patterns(&tools)));
+        text.push_str(&format!("[servers.{key}]\ntools.deny = {}\n", patterns(key, &tools, denied)));
     }
     text.push_str("\nOr keep them, behind search: `surface = \"search\"` in a profile.\n");
     text
 }
 
 /// The same for programs.
-pub(super) fn as_json(catalogue: &Catalogue, called: &Used) -> Value {
+pub(super) fn as_json(catalogue: &Catalogue, called: &Used, denied: Denied<'_>) -> Value {
     let unused = unused(catalogue, called);
     let row = |item: &Item<'_>| {
         json!({
             "server": item.key.as_str(), "native": item.native, "exposed": item.exposed, "bytes": item.bytes,
-            "tokens": tokens::estimate(item.bytes),
+            "tokens": item.tokens,
         })
     };
-    let deny: BTreeMap<_, Vec<_>> = by_server(&unused)
-        .into_iter()
-        .map(|(key, tools)| (key, tools.iter().map(|item| literal(item.native)).collect()))
-        .collect();
+    let deny: BTreeMap<_, Vec<_>> =
+        by_server(&unused).into_iter().map(|(key, tools)| (key, all_denied(key, &tools, denied).collect())).collect();
     json!({
         "unused": unused.iter().map(row).collect::<Vec<_>>(), "since": called.from, "recorded_since": called.recorded,
-        "tokens": unused.iter().map(|item| tokens::estimate(item.bytes)).sum::<usize>(), "deny": deny,
+        "tokens": unused.iter().map(|item| item.tokens).sum::<usize>(), "deny": deny,
     })
 }
 
@@ -84,9 +88,14 @@ fn by_server<'a, 'i>(items: &'a [Item<'i>]) -> BTreeMap<&'i str, Vec<&'a Item<'i
     found
 }
 
-/// The names as a list of patterns in TOML, fit for a terminal and for pasting.
-fn patterns(items: &[&Item<'_>]) -> String {
-    let all: Vec<_> = items.iter().map(|item| quoted(&literal(item.native))).collect();
+/// The patterns that deny what is denied now, and these. A list in a file takes the place of the one before it.
+fn all_denied(key: &str, items: &[&Item<'_>], denied: Denied<'_>) -> impl Iterator<Item = String> {
+    denied(key).into_iter().chain(items.iter().map(|item| literal(item.native)))
+}
+
+/// The same as a list in TOML, fit for a terminal and for pasting.
+fn patterns(key: &str, items: &[&Item<'_>], denied: Denied<'_>) -> String {
+    let all: Vec<_> = all_denied(key, items, denied).map(|pattern| quoted(&pattern)).collect();
     format!("[{}]", all.join(", "))
 }
 
@@ -159,10 +168,13 @@ mod tests {
     fn what_was_not_called_is_told_with_a_remedy() {
         let catalogue = catalogue(&["read", "old", "odd*[x"]);
         let known = called(&[("2026-01-01T00:00:00Z", "old"), ("2026-01-03T00:00:00Z", "read")]);
-        let text = as_text(&catalogue, &known);
+        let text = as_text(&catalogue, &known, &|_| Vec::new());
         assert!(text.starts_with("2 tools not called, about"), "{text}");
         assert!(text.contains("[servers.a]\ntools.deny = [\"old\", 'odd\\*\\[x']\n"), "{text}");
-        assert_eq!(as_json(&catalogue, &known)["deny"]["a"], json!(["old", "odd\\*\\[x"]));
+        assert_eq!(
+            as_json(&catalogue, &known, &|_| vec!["x*".to_owned()])["deny"]["a"],
+            json!(["x*", "old", "odd\\*\\[x"])
+        );
         let all = called(&[("2026-01-01T00:00:00Z", "x"), ("2026-01-03T00:00:00Z", "read")]);
         assert_eq!(unused(&catalogue, &all).len(), 2);
     }
@@ -172,7 +184,7 @@ mod tests {
         let names = ["a\u{202e}b\u{200b}", "two\nlines", "tag\u{e0041}\"\\'"];
         let called = called(&[]);
         let catalogue = catalogue(&names);
-        let text = as_text(&catalogue, &called);
+        let text = as_text(&catalogue, &called, &|_| Vec::new());
         assert!(text.chars().all(|c| c == '\n' || !hidden(c)), "{text:?}");
         let line = text.lines().find(|line| line.starts_with("tools.deny")).unwrap();
         assert!(line.contains(r#""a\u202Eb\u200B""#), "{line}");
@@ -186,9 +198,9 @@ mod tests {
     #[test]
     fn records_that_do_not_reach_back_are_said() {
         let catalogue = catalogue(&["read"]);
-        assert!(as_text(&catalogue, &called(&[])).starts_with("nothing is recorded yet"));
+        assert!(as_text(&catalogue, &called(&[]), &|_| Vec::new()).starts_with("nothing is recorded yet"));
         let late = called(&[("2026-01-03T00:00:00Z", "read")]);
-        let text = as_text(&catalogue, &late);
+        let text = as_text(&catalogue, &late, &|_| Vec::new());
         assert!(text.contains("begin at 2026-01-03") && text.contains("every tool was called"), "{text}");
     }
 

@@ -82,7 +82,9 @@ pub(super) fn resolve(
     let Resolver { ground, mut faults, server_faults, .. } = resolver;
     let mut front = serving::Front { ground: &ground, earlier, faults: &mut faults, serving: Serving::default() };
     let seal_key = front.seal_key(file.gateway.seal_key.as_deref());
-    let profiles = front.profiles(file.profiles, &known, &servers);
+    let tokenizer = front.tokenizer(file.gateway.tokenizer);
+    let mut profiles = front.profiles(file.profiles, &known, &servers);
+    profiles.iter_mut().for_each(|profile| profile.surface.tokenizer = tokenizer);
     let (http, auth) = front.http_and_auth(file.http, file.auth);
     let search = SearchSettings { model: search::model(file.search.model.as_deref(), &ground, &mut notes) };
     front.points_at_itself(&http, &servers);

@@ -27,7 +27,7 @@ pub(super) use policy::{
     Annotations, Condition, Effect, JsonType, Limit, Override, Per, Policy, Rule, Scalar, Time, Via,
 };
 pub(super) use shape::SHAPE;
-pub(super) use surface::{Surface, Tools, Trim};
+pub(super) use surface::{Surface, Tokenizer, Tools, Trim};
 
 // No `Debug` on what can hold a plain-text secret (I-34).
 
@@ -92,6 +92,9 @@ pub(super) struct Gateway {
     /// once, kept in the state folder. References are expanded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key: Option<String>,
+    /// By which tokenizer tokens are counted, for builds with the feature `tokenizer`. Default: a token for each four bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<Tokenizer>,
     /// Largest message of a host: a line on stdio, a body over HTTP. A larger one is refused.
     pub max_message: Size,
     /// How long a host's list waits for servers that have not listed yet; then it is answered with what is known.
@@ -106,6 +109,7 @@ impl Default for Gateway {
             pass_env: Vec::new(),
             state: None,
             seal_key: None,
+            tokenizer: None,
             max_message: Size(16 << 20),
             list_deadline: Period::secs(5),
         }

@@ -17,10 +17,10 @@ use super::check::join;
 use super::fault::{Fault, Note, nearest};
 use super::ground::{Findings, Ground, Maker};
 use super::resolve::{is_faulty, prefix_problem};
-use super::schema::{Auth, Http, Jwt, Key, Mode, Profile};
+use super::schema::{Auth, Http, Jwt, Key, Mode, Profile, Tokenizer};
 use super::settings::{
     ApiKey, AuthMode, AuthSettings, HttpSettings, ItemFilter, JwtSettings, KeySource, ProfileSettings, Reach,
-    ServerSettings, StdioToken, TlsSettings,
+    ServerSettings, StdioToken, TlsSettings, TokenizerName,
 };
 use super::{address, keys, surface, tokens};
 use crate::moment;
@@ -78,6 +78,19 @@ impl Front<'_, '_> {
             self.fault(PATH, message);
         }
         Some(Secret::new(text))
+    }
+
+    /// By what tokens are counted. Ceilings hang on it, so a build that cannot count so does not go on with another number.
+    pub(super) fn tokenizer(&mut self, written: Option<Tokenizer>) -> Option<TokenizerName> {
+        let written = written?;
+        if !cfg!(feature = "tokenizer") {
+            let message = "this build has no tokenizers (build it with `--features tokenizer`)";
+            self.fault("gateway.tokenizer", message.to_owned());
+        }
+        Some(match written {
+            Tokenizer::Cl100kBase => TokenizerName::Cl100kBase,
+            Tokenizer::O200kBase => TokenizerName::O200kBase,
+        })
     }
 
     /// The profiles, `default` first.

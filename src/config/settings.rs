@@ -28,7 +28,7 @@ pub use server::{
     EraChoice, ItemFilter, Launch, ListLimits, Reach, Remote, Restart, ServerFault, ServerLimits, ServerSettings,
     Sharing, Start, Stop, Timeouts,
 };
-pub use surface::{SurfaceMode, SurfaceSettings, TrimSettings, Uses};
+pub use surface::{SurfaceMode, SurfaceSettings, TokenizerName, TrimSettings, Uses};
 pub use target::{Target, TargetError, WhoError, WhoPattern};
 
 /// The whole configuration.

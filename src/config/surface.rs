@@ -27,5 +27,7 @@ pub(super) fn settings(profile: &Profile, servers: &[ServerSettings]) -> Surface
             dialect: !profile.trim.dialect,
         },
         list_servers: profile.list_servers,
+        // Of all profiles the same; put in by who reads `[gateway]`.
+        tokenizer: None,
     }
 }

@@ -6,13 +6,12 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Gateway, Sight};
-use crate::catalog::ledger::Ledger;
-use crate::catalog::tokens::estimate;
+use crate::catalog::ledger::{Saved, Sum};
 use crate::config::settings::{PinMode, Reach};
 use crate::downstream::{Server, State};
 use crate::ident::Kind;
 use crate::pins::drift::{Quarantine, ServerState};
-use crate::protocol::version::{Era, Revision};
+use crate::protocol::version::Era;
 use crate::telemetry::metrics::{Point, ProfileNow, ServerNow};
 
 /// Where everything stands.
@@ -100,8 +99,25 @@ pub struct ProfileStatus {
     pub max_tokens: Option<usize>,
     /// How many tools are found by search alone.
     pub behind: usize,
+    /// How tokens are counted.
+    pub estimator: &'static str,
+    /// What is saved, and by which means.
+    pub saved: SavedBy,
     /// What each server's items in its lists cost.
     pub servers: Vec<Cost>,
+}
+
+/// What is saved of what servers list.
+#[derive(Debug, Serialize)]
+pub struct SavedBy {
+    /// By overrides, of what hosts see.
+    pub overrides: Saved,
+    /// By trims, of the same.
+    pub trims: Saved,
+    /// By search: what is not in the lists.
+    pub search: Sum,
+    /// By filters, rules, profiles and pins: what hosts do not see.
+    pub hidden: Sum,
 }
 
 /// What a server's items in the lists of a profile cost.
@@ -130,7 +146,7 @@ impl Gateway {
 
     fn profile_status(&self, profile: usize, name: &str) -> ProfileStatus {
         let catalogue = self.lists.catalogue(Sight(profile));
-        let ledger = Ledger::of(&catalogue);
+        let ledger = catalogue.ledger();
         let [tools, prompts, resources, templates] = Kind::ALL.map(|kind| catalogue.entries(kind));
         let servers = ledger.servers.iter().map(|of| Cost {
             key: of.key.to_string(),
@@ -150,6 +166,13 @@ impl Gateway {
             surface: catalogue.surface().mode().as_str(),
             max_tokens: catalogue.surface().max_tokens(),
             behind: ledger.behind.items,
+            estimator: catalogue.counter().name(),
+            saved: SavedBy {
+                overrides: ledger.overridden,
+                trims: ledger.trimmed,
+                search: ledger.behind,
+                hidden: ledger.hidden,
+            },
             servers: servers.collect(),
         }
     }
@@ -200,8 +223,7 @@ impl Gateway {
             }
             let catalogue = self.lists.catalogue(Sight(profile));
             let items = Kind::ALL.map(|kind| catalogue.entries(kind));
-            let bytes = Kind::ALL.map(|kind| catalogue.list(kind, Revision::LATEST_MODERN).len());
-            Some(ProfileNow { name: name.clone(), items, tokens: bytes.into_iter().map(estimate).sum() })
+            Some(ProfileNow { name: name.clone(), items, tokens: catalogue.ledger().listed.tokens })
         };
         self.profiles.iter().enumerate().filter_map(now).collect()
     }

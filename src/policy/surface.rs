@@ -3,7 +3,7 @@
 //! Part of a [`super::View`], and like it knows no exposed name (N-15). `catalog` decides by it when it is built.
 
 use super::RulesError;
-use crate::config::settings::{ProfileSettings, SurfaceMode, TrimSettings, Uses};
+use crate::config::settings::{ProfileSettings, SurfaceMode, SurfaceSettings, TokenizerName, TrimSettings, Uses};
 use crate::ident::ServerKey;
 use crate::pattern::Pattern;
 
@@ -18,6 +18,7 @@ pub struct Surface {
     always_of: Box<[Vec<Pattern>]>,
     trim: TrimSettings,
     list_servers: bool,
+    tokenizer: Option<TokenizerName>,
     /// Which server is shown first, by index in the settings.
     order: Box<[usize]>,
     uses: Uses,
@@ -45,9 +46,10 @@ impl Surface {
             None => servers.iter().filter(|other| *other < key).count(),
         };
         let order = servers.iter().map(place).collect();
-        let (mode, max_tokens, trim, list_servers) = (said.mode, said.ceiling(), said.trim, said.list_servers);
+        let SurfaceSettings { mode, trim, list_servers, tokenizer, .. } = *said;
+        let (max_tokens, uses) = (said.ceiling(), said.uses.clone());
         if faults.is_empty() {
-            Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, order, uses: said.uses.clone() })
+            Ok(Self { mode, max_tokens, always, always_of, trim, list_servers, tokenizer, order, uses })
         } else {
             Err(faults)
         }
@@ -66,6 +68,11 @@ impl Surface {
     /// The most tokens that a list costs.
     pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens
+    }
+
+    /// By what tokens are counted; `None` = they are estimated.
+    pub fn tokenizer(&self) -> Option<TokenizerName> {
+        self.tokenizer
     }
 
     /// What is left out of definitions.
@@ -102,7 +109,6 @@ impl Surface {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::settings::SurfaceSettings;
 
     #[test]
     fn srf_2_what_auto_is_hangs_on_what_is_said_of_the_host() {

@@ -16,7 +16,7 @@ mod shape;
 mod vocabulary;
 mod words;
 
-pub use fuse::find;
+pub use fuse::{Beside, find};
 pub use index::{Hit, Index};
 pub use meaning::{Meant, ModelError, ModelId, Vector, Vectors};
 pub use model::Model;

@@ -68,7 +68,12 @@ fn srf_3_commands_tell_what_lists_cost_and_what_saves_it() {
     assert!(whole["tokens"].as_u64().unwrap() > most, "{whole}");
     let ceiling = format!("max_tokens = {most}\ntrim = {{ description = 600 }}");
     let cut = json_of(&setup(&ceiling), &["tools", "--json"]);
-    assert!(cut["tokens"].as_u64().unwrap() <= most && cut["saved"]["trims"].as_u64().unwrap() > 1000, "{cut}");
+    assert!(
+        cut["tokens"].as_u64().unwrap() <= most && cut["saved"]["trims"]["bytes"].as_u64().unwrap() > 1000,
+        "{cut}"
+    );
+    let read = cut["items"].as_array().unwrap().iter().find(|item| item["native"] == "read_file").unwrap();
+    assert!(read["saved"]["trim"]["tokens"].as_u64().unwrap() > 300, "{read}");
     let listed = |item: &&Value| item["listed"] == true;
     let items = cut["items"].as_array().unwrap();
     let bytes: u64 = items.iter().filter(listed).map(|item| item["bytes"].as_u64().unwrap()).sum();
@@ -76,7 +81,7 @@ fn srf_3_commands_tell_what_lists_cost_and_what_saves_it() {
     assert_eq!(items.iter().filter(|item| item["server"] != "onegate").count(), 5, "nothing is lost");
     let searched = setup("surface = \"search\"");
     let text = searched.output(&["tools"]).out;
-    for part in ["onegate__search_tools", "by search", "tokens saved, about:", "web"] {
+    for part in ["onegate__search_tools", "by search", "saved by", "web"] {
         assert!(text.contains(part), "{part}\n{text}");
     }
     let called = searched.output(&["call", "onegate__call_tool", r#"{"name":"web__fetch","arguments":{}}"#]);
@@ -88,6 +93,13 @@ fn srf_3_commands_tell_what_lists_cost_and_what_saves_it() {
     assert_eq!(unused["deny"]["web"], json!(["take_screenshot"]));
     let text = searched.output(&["tools", "--unused", "30d"]).out;
     assert!(text.contains("[servers.web]\ntools.deny = [\"take_screenshot\"]"), "{text}");
+    // It can be pasted as it stands.
+    std::fs::create_dir(searched.path("onegate.d")).unwrap();
+    let remedy: Vec<&str> = text.lines().filter(|line| line.starts_with(['[', '#']) || line.contains(" = [")).collect();
+    std::fs::write(searched.path("onegate.d/unused.toml"), remedy.join("\n")).unwrap();
+    assert!(searched.output(&["tools", "--unused", "30d"]).out.ends_with("every tool was called\n"));
+    let left = json_of(&searched, &["tools", "--json"]);
+    assert_eq!((&left["behind"]["items"], &left["saved"]["by_reason"]["not-allowed"]["items"]), (&json!(1), &json!(4)));
 }
 
 /// By what is said when it is installed, never by what a host says of itself; alone, and by a gateway that serves both kinds.
@@ -125,6 +137,28 @@ fn srf_2_auto_is_the_plain_list_for_a_host_that_defers() {
 }
 
 #[test]
+fn srf_3_each_means_says_what_it_saves() {
+    let setup = setup("trim = { description = 600 }\ntools.deny = [\"web/fetch\"]").raw(
+        "[servers.files.tools]\ndeny = [\"list_*\"]\n[servers.files.override.read_file]\ndescription = \"Reads.\"\n[servers.files.override.write_file]\nhide = true\n",
+    );
+    let told = json_of(&setup, &["tools", "--json"]);
+    let saved = &told["saved"];
+    for why in ["not-allowed", "hidden-by-override", "not-in-profile"] {
+        let sum = &saved["by_reason"][why];
+        assert!(sum["items"] == 1 && sum["tokens"].as_u64().unwrap() > 300, "{why}: {saved}");
+    }
+    let read = &told["items"].as_array().unwrap()[0];
+    assert_eq!((&read["native"], &read["saved"]["override"]), (&json!("read_file"), &saved["overrides"]));
+    assert!(saved["overrides"]["bytes"].as_i64().unwrap() > 1000 && saved["trims"]["tokens"].as_i64().unwrap() > 0);
+    assert_eq!(told["by_server"][0]["saved"]["overrides"], saved["overrides"]);
+    let text = setup.output(&["tools"]).out;
+    let begins = |line: &str| text.lines().any(|known| known.starts_with(line));
+    for line in ["saved by ", "trim ", "override of files/read_file ", "not-allowed ", "not-in-profile "] {
+        assert!(begins(line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn srf_3_status_tells_what_profiles_cost() {
     let mut host = setup("surface = \"search\"").open(Era::Legacy);
     host.tools_until("our tools", |tools| tools.len() == 2);
@@ -133,6 +167,7 @@ fn srf_3_status_tells_what_profiles_cost() {
     let profile = &status["gateways"][0]["profiles"][0];
     assert_eq!((&profile["surface"], &profile["behind"], &profile["tools"]), (&json!("search"), &json!(5), &json!(2)));
     assert_eq!(profile["servers"][1]["key"], "web");
+    assert_eq!((&profile["estimator"], &profile["saved"]["search"]["items"]), (&json!("utf8-bytes/4"), &json!(5)));
     assert_eq!((&profile["servers"][1]["items"], &profile["servers"][1]["behind"]), (&json!(0), &json!(2)));
     assert!(host.output(&["status"]).out.contains("5 more by search"));
     host.finish();

@@ -7,7 +7,7 @@
 
 use std::io::{BufRead, Write};
 
-use onegate::search::{Document, Index, Meant, Model, Texts, Vectors, find};
+use onegate::search::{Beside, Document, Index, Meant, Model, Texts, Vectors, find};
 
 fn main() {
     let path = std::env::args().nth(1).expect("a catalogue, one tool a line");
@@ -32,7 +32,7 @@ fn main() {
     for query in std::io::stdin().lock().lines().map(|line| line.unwrap()) {
         let meant = model.as_ref().map(|model| Meant { model: model.id(), vector: model.of_query(&query) });
         let near = vectors.as_ref().zip(meant).and_then(|(vectors, meant)| vectors.near(&meant));
-        let hits = find(&index, &query, near.as_deref(), 10, |_| true);
+        let hits = find(&index, &query, Beside { near: near.as_deref(), ..Beside::default() }, 10, |_| true);
         let found = |hit: &onegate::search::Hit| serde_json::json!({ "name": tools[hit.document]["exposed"], "score": hit.score });
         println!("{}", serde_json::Value::from_iter(hits.iter().map(found)));
         std::io::stdout().flush().unwrap();

@@ -25,6 +25,7 @@ pub(in crate::config) static SHAPE: Shape = Shape::Table(&[
             ("pass_env", PATTERNS),
             ("state", Shape::Text(not_empty)),
             ("seal_key", Shape::Text(not_empty)),
+            ("tokenizer", word(&["cl100k_base", "o200k_base"])),
             ("max_message", Shape::Text(size::message_problem)),
             ("list_deadline", period(TICK, Duration::from_secs(60))),
         ]),

@@ -18,6 +18,16 @@ pub(in crate::config) struct Tools {
     pub always: Vec<String>,
 }
 
+/// By what tokens are counted.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum Tokenizer {
+    /// GPT-4 and GPT-3.5 have it.
+    Cl100kBase,
+    /// GPT-4o and later have it.
+    O200kBase,
+}
+
 /// How a host gets at the tools of a profile.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

@@ -31,6 +31,25 @@ impl SurfaceMode {
     }
 }
 
+/// A tokenizer that is known by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenizerName {
+    /// Of GPT-4 and GPT-3.5.
+    Cl100kBase,
+    /// Of GPT-4o and later.
+    O200kBase,
+}
+
+impl TokenizerName {
+    /// The word of the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cl100kBase => "cl100k_base",
+            Self::O200kBase => "o200k_base",
+        }
+    }
+}
+
 /// How much a host is shown at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SurfaceSettings {
@@ -50,6 +69,8 @@ pub struct SurfaceSettings {
     pub trim: TrimSettings,
     /// Whether a tool of ours tells which servers there are.
     pub list_servers: bool,
+    /// By what tokens are counted; `None` = they are estimated.
+    pub tokenizer: Option<TokenizerName>,
 }
 
 impl SurfaceSettings {
