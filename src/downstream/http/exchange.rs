@@ -28,8 +28,6 @@ use crate::transport::sse::{EventReader, TooLong};
 
 /// Bytes of the body of a refusal that are looked at.
 const MAX_REFUSAL: u64 = 1 << 20;
-/// Answers up to this size are copied: what was read from the socket can then be read into again.
-const COPIED: usize = 1 << 10;
 /// Room that is made for an announced body before it is there.
 const MAX_ROOM: u64 = 4 << 20;
 /// A stream that was cut goes on after this, when the server does not say otherwise…
@@ -315,7 +313,6 @@ async fn collect(connection: &Arc<Connection>, answer: &mut Answer, limit: u64) 
         return Err(too_large(first.len()));
     }
     if answer.is_read() {
-        let first = if first.len() <= COPIED { Bytes::copy_from_slice(&first) } else { first };
         answer.give_back();
         return Ok(first);
     }

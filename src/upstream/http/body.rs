@@ -26,9 +26,6 @@ use crate::upstream::write::{self, Sink};
 
 /// From this size on bytes are shared instead of copied together.
 const SHARED: usize = 8 << 10;
-/// Bodies up to this size are copied: what was read from the socket can then be read into again, instead of into memory
-/// that is got anew.
-const COPIED: usize = 1 << 10;
 /// Bodies up to this size are not counted.
 const SMALL: usize = 64 << 10;
 /// Events that wait to be read, at most.
@@ -394,8 +391,7 @@ async fn collect(
             return if data.len() > limits.body {
                 Err(StatusCode::PAYLOAD_TOO_LARGE)
             } else {
-                let bytes = if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data };
-                Ok(Received { bytes, _held: held })
+                Ok(Received { bytes: data, _held: held })
             };
         }
         if whole.len() + data.len() > limits.body {
