@@ -440,6 +440,7 @@ impl Host {
         let mut child = run.spawn().unwrap();
         let (send, lines) = sync_channel(setup.backlog);
         let out = child.stdout.take().unwrap();
+        let on_demand = setup.backlog == 0;
         thread::spawn(move || {
             let mut out = BufReader::new(out);
             loop {
@@ -448,7 +449,10 @@ impl Host {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
                 }
-                line.pop_if(|b| *b == b'\n');
+                // What ends while nobody reads ends in the middle of a line; of others none is cut.
+                if line.pop_if(|b| *b == b'\n').is_none() && on_demand {
+                    return;
+                }
                 if send.send(line).is_err() {
                     return;
                 }
