@@ -364,9 +364,15 @@ impl Gateway {
     }
 
     /// A tool that no list has goes to the server whose names pass untouched, for it to answer, where nothing of that
-    /// server is hidden and the name cannot be meant for another: hosts call tools of theirs that are not listed.
+    /// server is hidden and the name cannot be meant for another: hosts call tools of theirs that are not listed. A mere
+    /// front hands on prompts, too: the gateway behind it says why one is not listed.
     fn unlisted(&self, catalogue: &Catalogue, call: &Call, caller: &Caller, name: &str) -> Option<Way> {
-        if call.kind() != Target::Tool || name.is_empty() {
+        let kind = match call.kind() {
+            Target::Tool => Kind::Tool,
+            Target::Prompt if self.settings.is_mere_front => Kind::Prompt,
+            Target::Prompt | Target::Uri | Target::Task => return None,
+        };
+        if name.is_empty() {
             return None;
         }
         let sight = self.sight_of(caller);
@@ -376,18 +382,18 @@ impl Gateway {
         let anothers = shown().any(|(_, place)| !place.prefix.is_empty() && naming::may_own(&place.prefix, name));
         // What the operator changes about a tool holds for the tool as it is listed.
         let changed = || self.lists.overrides_of(server).iter().any(|change| change.native == name);
-        let known = || catalogue.lists(Kind::Tool, server, name) || changed();
+        let known = || catalogue.lists(kind, server, name) || changed();
         // What is not listed was not reviewed.
         if self.pins.enforces(server)
             || own::is_own(name)
             || anothers
             || !view.is_open()
-            || !self.policy.is_open(view.class(), server, Kind::Tool)
+            || !self.policy.is_open(view.class(), server, kind)
             || known()
         {
             return None;
         }
-        let terms = self.terms(caller, server, Kind::Tool, name, Origin::Named)?;
+        let terms = self.terms(caller, server, kind, name, Origin::Named)?;
         let mut native = Vec::with_capacity(name.len() + 2);
         json::push_string(&mut native, name);
         Some(Way { server, native: native.into(), mirror: None, task: false, given: None, parent: None, terms })

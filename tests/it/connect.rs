@@ -6,6 +6,7 @@ use onegate::config::keys::NewKey;
 use serde_json::{Value, json};
 
 use crate::host::{Era, Host, PATIENCE, Setup, until};
+use crate::http::Caller;
 
 /// Where it says that it listens.
 fn url(host: &Host) -> String {
@@ -136,4 +137,51 @@ fn changes_and_questions_come_through_and_a_host_that_may_not_enter_is_told() {
     serve.signal("TERM");
     serve.wait_end(PATIENCE);
     serve.all_gone(Duration::from_secs(5));
+}
+
+/// The errors of calls of these tools by a host that speaks HTTP itself.
+fn errors_over_http(url: &str, era: Era, tools: &[&str]) -> Vec<Value> {
+    let mut caller = Caller::open(url, era);
+    tools.iter().map(|tool| caller.call(tool, "{}", "")["error"].clone()).collect()
+}
+
+#[test]
+fn a_name_that_a_pin_holds_is_no_more_unknown_through_a_front_than_without() {
+    let tool = |name: &str, words: &str| {
+        json!({"name": name, "description": words, "inputSchema": {"type": "object"}}).to_string()
+    };
+    let open = "[auth]\nmode = \"none\"\n[policy]\ndefault = \"allow\"\n[pins]\nmode = \"enforce\"";
+    let setup = Setup::new()
+        .head(open)
+        .server("a", json!({"tools": [tool("held", "One."), tool("same", "One."), tool("not", "One.")]}));
+    let setup = setup.server("b", json!({"tool_count": 1}));
+    assert_eq!(setup.output(&["lock"]).code, Some(0));
+    assert_eq!(setup.output(&["block", "a", "tool", "not"]).code, Some(0));
+    setup.scenario(
+        "a",
+        json!({"tools": [tool("held", "Two."), tool("same", "One."), tool("not", "One."), tool("new", "One.")]}),
+    );
+    // Launched otherwise than it was reviewed.
+    let setup = setup.with("[servers.b]", "[servers.b]\nenv = { NEW = \"1\" }");
+    let mut serve = setup.start_as(&["serve", "--listen", "127.0.0.1:0"]);
+    let url = url(&serve);
+    let tools = ["a__held", "a__new", "a__not", "b__t000", "a__nothing"];
+    for era in Era::ALL {
+        let mut front = serve.beside(&["run", "--connect", &url], &[]);
+        front.open(era);
+        assert_eq!(front.tools_count(1), ["a__same"]);
+        let expected = errors_over_http(&url, era, &tools);
+        let reasons: Vec<_> = expected.iter().map(|error| error["data"]["reason"].as_str()).collect();
+        assert_eq!(
+            reasons,
+            [Some("pin-changed"), Some("pin-pending"), None, Some("server-quarantined"), None],
+            "{era:?} {expected:?}"
+        );
+        for (tool, expected) in tools.into_iter().zip(expected) {
+            assert_eq!(front.call(tool, "{}").error(), expected, "{era:?} {tool}");
+        }
+        front.finish();
+    }
+    serve.signal("TERM");
+    serve.wait_end(PATIENCE);
 }

@@ -20,6 +20,7 @@ mod fake;
 mod fidelity;
 mod framing;
 mod host;
+mod http;
 mod installed;
 mod isolation;
 mod life;

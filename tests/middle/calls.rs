@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::end::{cancelled, text, text_of};
+use super::full::{CELLS, Full};
 use super::world::{World, pair, server, took};
 
 fn reason(answer: &Value) -> &str {
@@ -232,6 +233,28 @@ async fn a_tool_that_no_list_has_goes_to_the_server_without_a_prefix_when_nothin
             assert_eq!(asked["params"]["name"], "unlisted");
             a.result(&asked, text("here")).await;
             assert_eq!(text_of(&host.answer(2).await), "here");
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mere_front_lets_the_gateway_behind_it_say_why_something_is_not_listed() {
+    let held = json!({"code": -32602, "message": "Unknown prompt: p2", "data": {"reason": "pin-changed", "server": "x", "facets": ["text"]}});
+    for (era, behind) in CELLS {
+        let mut only = server("a");
+        only.prefix = String::new();
+        let mut world = World::with(vec![only], |settings| settings.gateway.is_mere_front = true);
+        let mut a = Full::new(world.accept("a").await, behind);
+        a.settle().await;
+        let mut host = world.host();
+        era.open(&mut host).await;
+        for (id, method) in [(1, "tools/call"), (2, "prompts/get")] {
+            host.ask(id, method, era.params(json!({"name": "p2"}))).await;
+            let asked = a.expect(method).await;
+            assert_eq!(asked["params"]["name"], "p2");
+            a.end.say(json!({"jsonrpc": "2.0", "id": asked["id"], "error": held})).await;
+            assert_eq!(host.answer(id).await["error"], held, "{method}");
         }
         world.end().await;
     }
