@@ -37,7 +37,7 @@ impl Gateway {
         let exposed = is_told.then(|| json::text_of(call.target())).flatten().unwrap_or_default();
         let mut trace = self.trace_of(caller, call.method(), &exposed);
         trace.exposed = self.otlp.as_ref().map(|_| exposed.as_ref().into());
-        trace.span = self.span(caller, call.method(), call.id(), call.meta());
+        trace.span = self.span(caller, Some(call.method()), call.id(), call.meta());
         if let Some(span) = &mut trace.span {
             span.names(named(target_of(call), &exposed));
         }
@@ -62,27 +62,24 @@ impl Gateway {
     }
 
     /// What a collector is told of a request, where there is one; its id and `_meta` are raw.
-    fn span(&self, caller: &Caller, method: Method, id: Option<&[u8]>, meta: Option<&[u8]>) -> Option<Served> {
+    fn span(&self, caller: &Caller, method: Option<Method>, id: Option<&[u8]>, meta: Option<&[u8]>) -> Option<Served> {
         let otlp = self.otlp.as_ref()?;
         let (is_local, session) = (caller.principal.is_local(), caller.session);
         Some(otlp.served(&Host { method, revision: caller.revision, is_local, session, id, meta }))
     }
 
-    /// A request was answered where it was read, or refused there with this error; `message` is the host's, whole. A method
-    /// that nobody knows is no name of a span.
+    /// A request was answered where it was read, or refused there with this error; `message` is the host's, whole.
     pub fn answered_apart(&self, caller: &Caller, method: &[u8], message: &[u8], failure: Option<&Failure>) {
-        if self.otlp.is_some()
-            && let Some(method) = Method::parse(method)
-        {
-            self.plain(caller, method, message).ended(failure);
+        if self.otlp.is_some() {
+            self.plain(caller, Method::parse(method), message).ended(failure);
         }
     }
 
     /// What a collector is told of a request that names nothing; `message` is the host's, whole.
-    pub(super) fn plain(&self, caller: &Caller, method: Method, message: &[u8]) -> Plain {
+    pub(super) fn plain(&self, caller: &Caller, method: impl Into<Option<Method>>, message: &[u8]) -> Plain {
         Plain(self.otlp.as_ref().and_then(|_| {
             let params = json::member(message, "params").unwrap_or_default();
-            self.span(caller, method, json::member(message, "id"), json::member(params, "_meta"))
+            self.span(caller, method.into(), json::member(message, "id"), json::member(params, "_meta"))
         }))
     }
 

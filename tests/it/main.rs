@@ -26,6 +26,7 @@ mod isolation;
 mod life;
 mod naming;
 mod otlp;
+mod otlp_http;
 mod paging;
 mod pins;
 mod policy;

@@ -18,30 +18,31 @@ use serde_json::{Value, json};
 
 use crate::host::{CELLS, Era, Host, PATIENCE, Setup, until};
 
-const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-const HOST_SPAN: &str = "b7ad6b7169203331";
+pub(crate) const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+pub(crate) const HOST_SPAN: &str = "b7ad6b7169203331";
 /// What must never leave us.
 const PRIVATE: &str = "9-private-words-9";
 
 /// What a collector does with a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
+pub(crate) enum Manner {
     Takes,
     Refuses,
+    Fails,
     Hangs,
 }
 
 /// One request: its path, its head, its body.
-type Got = (String, String, Vec<u8>);
+pub(crate) type Got = (String, String, Vec<u8>);
 
 /// A collector on loopback.
-struct Collector {
-    address: SocketAddr,
-    got: Arc<Mutex<Vec<Got>>>,
+pub(crate) struct Collector {
+    pub(crate) address: SocketAddr,
+    pub(crate) got: Arc<Mutex<Vec<Got>>>,
 }
 
 impl Collector {
-    fn start(manner: Manner) -> Self {
+    pub(crate) fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, got) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Got>>>::default());
         let taken = Arc::clone(&got);
@@ -55,16 +56,16 @@ impl Collector {
     }
 
     /// The configuration that sends there.
-    fn head(&self) -> String {
+    pub(crate) fn head(&self) -> String {
         format!("[telemetry]\notlp = \"http://{}/base/\"", self.address)
     }
 
-    fn bodies(&self, path: &str) -> Vec<Vec<u8>> {
+    pub(crate) fn bodies(&self, path: &str) -> Vec<Vec<u8>> {
         let got = self.got.lock().unwrap();
         got.iter().filter(|(known, ..)| known == path).map(|(.., body)| body.clone()).collect()
     }
 
-    fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         let requests = self.bodies("/base/v1/traces").into_iter();
         let requests = requests.map(|body| ExportTraceServiceRequest::decode(&*body).unwrap());
         let resources = requests.flat_map(|request| request.resource_spans);
@@ -72,7 +73,7 @@ impl Collector {
     }
 
     /// Everything that was sent, as text.
-    fn all(&self) -> String {
+    pub(crate) fn all(&self) -> String {
         let got = self.got.lock().unwrap();
         got.iter().map(|(path, head, body)| format!("{path}{head}{}", String::from_utf8_lossy(body))).collect()
     }
@@ -97,7 +98,11 @@ fn serve(stream: &TcpStream, manner: Manner, taken: &Mutex<Vec<Got>>) -> Option<
             return None;
         }
         taken.lock().unwrap().push((path, head, body));
-        let status = if manner == Manner::Takes { "200 OK" } else { "400 Bad Request" };
+        let status = match manner {
+            Manner::Takes => "200 OK",
+            Manner::Fails => "500 Internal Server Error",
+            Manner::Refuses | Manner::Hangs => "400 Bad Request",
+        };
         write!(&mut &*stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").ok()?;
     }
 }
@@ -114,12 +119,12 @@ fn attributes(all: &[KeyValue]) -> BTreeMap<String, String> {
     all.iter().map(|attribute| (attribute.key.clone(), text(attribute))).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The spans of that kind and name, once as many have come.
-fn spans(collector: &Collector, kind: SpanKind, name: &str, count: usize) -> Vec<Span> {
+pub(crate) fn spans(collector: &Collector, kind: SpanKind, name: &str, count: usize) -> Vec<Span> {
     let named = || {
         let all = collector.spans().into_iter();
         all.filter(|span| span.kind == kind as i32 && span.name == name).collect::<Vec<_>>()
@@ -130,13 +135,13 @@ fn spans(collector: &Collector, kind: SpanKind, name: &str, count: usize) -> Vec
     found
 }
 
-fn span(collector: &Collector, kind: SpanKind, name: &str) -> (Span, BTreeMap<String, String>) {
+pub(crate) fn span(collector: &Collector, kind: SpanKind, name: &str) -> (Span, BTreeMap<String, String>) {
     let found = spans(collector, kind, name, 1).remove(0);
     let told = attributes(&found.attributes);
     (found, told)
 }
 
-fn is_error(span: &Span) -> bool {
+pub(crate) fn is_error(span: &Span) -> bool {
     span.status.as_ref().is_some_and(|status| status.code == StatusCode::Error as i32)
 }
 
@@ -293,10 +298,10 @@ fn obs1_what_the_host_does_not_sample_is_not_sent_and_its_context_passes() {
 }
 
 /// The data points of a number: labels and value, or the count of a histogram.
-type Points = Vec<(BTreeMap<String, String>, f64)>;
+pub(crate) type Points = Vec<(BTreeMap<String, String>, f64)>;
 
 /// The numbers that were sent last, by name.
-fn numbers(collector: &Collector) -> BTreeMap<String, Points> {
+pub(crate) fn numbers(collector: &Collector) -> BTreeMap<String, Points> {
     let mut found = BTreeMap::new();
     let Some(last) = collector.bodies("/base/v1/metrics").pop() else { return found };
     let request = ExportMetricsServiceRequest::decode(&*last).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! [`Served`] is a request of a host, [`Asking`] one of ours to a server. Each ends once, as cancelled where nothing else
 //! was said. How long each took is a number, too, of those that are not sampled as well. A name that nobody lists is no
-//! label and no part of a span's name: what a host makes up has no bounds.
+//! label and no part of a span's name, nor is a method that nobody knows: what a host makes up has no bounds.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,6 +20,9 @@ use crate::protocol::meta;
 use crate::protocol::method::Method;
 use crate::protocol::version::Revision;
 use crate::telemetry::metrics::Came;
+
+/// In place of a method that is none of ours, as the conventions have it for other protocols.
+const OTHER: &str = "_OTHER";
 
 /// Characters of an id, a name or a URI that are told.
 const MAX_ID: usize = 64;
@@ -83,8 +86,8 @@ impl Named<'_> {
 
 /// A request of a host.
 pub struct Host<'a> {
-    /// Its method.
-    pub method: Method,
+    /// Its method; nothing for one that nobody knows.
+    pub method: Option<Method>,
     /// The revision of its leg.
     pub revision: Revision,
     /// The host is on our standard streams, or on a socket of this machine.
@@ -126,14 +129,14 @@ impl Open {
     fn begin(
         otlp: &Arc<Otlp>,
         kind: SpanKind,
-        method: Method,
+        method: &'static str,
         target: Option<&str>,
         (labels, more): (Vec<KeyValue>, Vec<KeyValue>),
         parent: &Context,
     ) -> Box<Self> {
         let name = match target {
-            Some(target) => Cow::Owned(format!("{} {}", method.as_str(), cut(target, MAX_NAME))),
-            None => Cow::Borrowed(method.as_str()),
+            Some(target) => Cow::Owned(format!("{method} {}", cut(target, MAX_NAME))),
+            None => Cow::Borrowed(method),
         };
         let attributes: Vec<_> = labels.iter().cloned().chain(more).collect();
         let builder = otlp.tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
@@ -160,7 +163,7 @@ impl Open {
 /// The span of a request of a host.
 pub struct Served {
     open: Box<Open>,
-    method: Method,
+    method: &'static str,
     ended: bool,
 }
 
@@ -174,21 +177,22 @@ pub struct Parent {
 impl Otlp {
     /// A host has asked for something.
     pub fn served(self: &Arc<Self>, host: &Host<'_>) -> Served {
+        let method = host.method.map_or(OTHER, Method::as_str);
         let labels = vec![
-            KeyValue::new(METHOD, host.method.as_str()),
+            KeyValue::new(METHOD, method),
             KeyValue::new(PROTOCOL, host.revision.as_str()),
             KeyValue::new(TRANSPORT, if host.is_local { "pipe" } else { "tcp" }),
         ];
         let mut more = Vec::new();
         more.extend((!host.is_local).then(|| KeyValue::new(APPLICATION, "http")));
-        more.extend((host.method == Method::ToolsCall).then(|| KeyValue::new(OPERATION, "execute_tool")));
+        more.extend((host.method == Some(Method::ToolsCall)).then(|| KeyValue::new(OPERATION, "execute_tool")));
         // The name that a session has towards its host proves who that is; this is a number of ours.
         more.extend(host.session.map(|session| KeyValue::new(SESSION, session.to_string())));
         more.extend(host.id.map(|id| KeyValue::new(REQUEST_ID, text_of_id(id))));
         let parent =
             host.meta.and_then(remote).map_or_else(Context::new, |of| Context::new().with_remote_span_context(of));
-        let open = Open::begin(self, SpanKind::Server, host.method, None, (labels, more), &parent);
-        Served { open, method: host.method, ended: false }
+        let open = Open::begin(self, SpanKind::Server, method, None, (labels, more), &parent);
+        Served { open, method, ended: false }
     }
 }
 
@@ -210,7 +214,7 @@ impl Served {
         self.open.span.set_attribute(KeyValue::new(SERVER, server.to_owned()));
         if let Some(target) = named.target() {
             let target = cut(target, MAX_NAME);
-            self.open.span.update_name(format!("{} {target}", self.method.as_str()));
+            self.open.span.update_name(format!("{} {target}", self.method));
             self.open.labels.extend(named.attribute());
         }
     }
@@ -275,7 +279,7 @@ impl Parent {
         more.extend((towards.method == Method::ToolsCall).then(|| KeyValue::new(OPERATION, "execute_tool")));
         more.extend(towards.id.map(|id| KeyValue::new(REQUEST_ID, id.to_string())));
         let parent = Context::new().with_remote_span_context((*self.context).clone());
-        let open = Open::begin(&self.otlp, SpanKind::Client, towards.method, target, (labels, more), &parent);
+        let open = Open::begin(&self.otlp, SpanKind::Client, towards.method.as_str(), target, (labels, more), &parent);
         Asking { open, ended: false }
     }
 }
