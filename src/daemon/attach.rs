@@ -275,6 +275,16 @@ impl Door {
     }
 }
 
+/// Waits for the hosts inside to go, the longest for as long as their calls may take, then cuts them off.
+pub(super) async fn leave(hosts: impl Future, longest: Duration, cut: &CancellationToken) {
+    tokio::pin!(hosts);
+    if timeout(longest, &mut hosts).await.is_err() {
+        tracing::warn!("calls of attached hosts still ran {} s after the end was asked for", longest.as_secs());
+        cut.cancel();
+        let _ = hosts.await;
+    }
+}
+
 /// Hears who comes and says whether it is served: then as whom, and until when.
 async fn enter(
     mut stream: UnixStream,
@@ -300,4 +310,26 @@ fn guest(hello: Hello, guests: &Guests, current: &Current) -> Result<(Guest, Can
     let plain = hello.defers.then(|| now.profile(&ProfileSettings::name_for_hosts_that_defer(name))).flatten();
     let profile = plain.or_else(|| now.profile(name)).ok_or("there is no such profile")?;
     Ok((Guest { profile, ..Guest::from(principal) }, ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs(25);
+
+    /// A host that is served for so long, or until it is cut off; the second says how long it was.
+    async fn left(runs: Duration) -> (bool, Duration) {
+        let (cut, began) = (CancellationToken::new(), tokio::time::Instant::now());
+        leave(cut.run_until_cancelled(sleep(runs)), LONGEST, &cut).await;
+        (cut.is_cancelled(), began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_of_attached_hosts_have_their_time_and_no_more() {
+        let second = Duration::from_secs(1);
+        assert!(!left(second * 2).await.0, "it has its answer");
+        let (cut, after) = left(second * 3600).await;
+        assert!(cut && after >= LONGEST && after < LONGEST + second, "{after:?}");
+    }
 }

@@ -90,7 +90,7 @@ async fn serve(
     let gateway = Arc::clone(&daemon.current);
     let entrance = Entrance::new(settings, settings.0.listen, limits.keys.clone(), &stop, &daemon.tasks);
     let drain = limits.drain;
-    let (guests, mut hosts) = door
+    let (guests, hosts) = door
         .map(|door| {
             let (guests, current) = (door.guests(), Arc::clone(&daemon.current));
             (guests, daemon.tasks.spawn(door.serve(current, stop.clone(), daemon.tasks.clone())))
@@ -100,12 +100,9 @@ async fn serve(
     let serving = http::serve(limits, gateway, listener, settings.0, entrance, &stop, &daemon.tasks);
     // Hosts on pipes have the same time.
     let attached = async {
-        let Some(hosts) = &mut hosts else { return Ok(()) };
-        stop.cancelled().await;
-        if timeout(drain, &mut *hosts).await.is_err() {
-            tracing::warn!("calls of attached hosts still ran {} s after the end was asked for", drain.as_secs());
-            cut.cancel();
-            let _ = hosts.await;
+        if let Some(hosts) = hosts {
+            stop.cancelled().await;
+            attach::leave(hosts, drain, &cut).await;
         }
         io::Result::Ok(())
     };
