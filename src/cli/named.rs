@@ -157,3 +157,39 @@ impl Naming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token that is written, its configuration, and the way back as it was planned.
+    fn leaving(folder: &Path) -> Naming {
+        let key = NewKey::make().unwrap();
+        let config = folder.join("onegate.toml");
+        let named = Named { name: "laptop".into(), file: folder.join("tokens/laptop"), config, hash: key.hash };
+        std::fs::write(&named.config, token::enter("", &named, None).unwrap()).unwrap();
+        named.write(&key.secret).unwrap();
+        Naming::leave(named)
+    }
+
+    /// S-15: what proves something goes first, and comes back where nothing came of it.
+    #[test]
+    fn a_configuration_that_cannot_be_written_keeps_a_hash_that_nobody_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let naming = leaving(folder.path());
+        let Named { file, config, hash, .. } = naming.named.clone();
+        naming.before().unwrap();
+        assert!(!file.exists());
+        naming.undo();
+        assert!(naming.named.read().is_some(), "the host's file was not written");
+        naming.before().unwrap();
+        // Somebody writes it after it was read.
+        let text = format!("{}# mine\n", std::fs::read_to_string(&config).unwrap());
+        std::fs::write(&config, &text).unwrap();
+        let why = format!("{:#}", naming.after().unwrap_err());
+        assert!(why.contains("the token of `laptop` gone; its hash could not be taken out"), "{why}");
+        assert!(why.contains("onegate.toml") && why.contains("changed meanwhile"), "{why}");
+        assert!(!file.exists() && text.contains(&hash));
+        assert_eq!(std::fs::read_to_string(&config).unwrap(), text, "what they wrote stays");
+    }
+}
