@@ -1,6 +1,6 @@
 //! Files that are watched: the system tells when one of them changes; where it cannot, they are looked at now and then.
 //!
-//! Knows no content. Used where a configuration and a lock are read anew.
+//! Knows content by its digest alone, if at all. Used where a configuration and a lock are read anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -27,6 +28,23 @@ pub struct Read {
     pub files: Vec<PathBuf>,
     /// Before the first of them was read: what has changed since may be another than the one that was read.
     pub since: SystemTime,
+    /// What was in those of which that is known, as a [`digest`].
+    pub content: BTreeMap<PathBuf, [u8; 32]>,
+}
+
+/// Stands for what is in a file.
+pub fn digest(content: &[u8]) -> [u8; 32] {
+    Sha256::digest(content).into()
+}
+
+impl Read {
+    /// Whether a file may be another than the one that was read: it changed since, and is not known to say the same.
+    fn may_differ(&self, path: &Path) -> bool {
+        // A pipe is not there twice.
+        let content = || path.is_file().then(|| std::fs::read(path).ok()).flatten();
+        let is_same = |read: &[u8; 32]| content().is_some_and(|now| digest(&now) == *read);
+        changed_since(path, self.since) && !self.content.get(path).is_some_and(is_same)
+    }
 }
 
 /// Files, and what tells of their changes.
@@ -66,12 +84,12 @@ impl Files {
     /// Follows these from now on. What is known of one stays: if it has changed meanwhile, that is seen. The folders that hold them are watched, as most editors put another file in the place of the old one; a
     /// link may lead to another folder, and that one counts too.
     pub fn follow(&mut self, read: Read) {
-        self.files = read.files;
+        self.files.clone_from(&read.files);
         let mut now = self.look();
         for (path, stamp) in &mut now {
             match self.stamps.get(path) {
                 Some(known) => *stamp = *known,
-                None if changed_since(path, read.since) => *stamp = None,
+                None if read.may_differ(path) => *stamp = None,
                 None => {}
             }
         }
@@ -170,7 +188,7 @@ mod tests {
     /// These, read long after they were written.
     fn read(files: &[&Path]) -> Read {
         let files = files.iter().map(|file| (*file).to_owned()).collect();
-        Read { files, since: SystemTime::now() + Duration::from_secs(1) }
+        Read { files, since: SystemTime::now() + Duration::from_secs(1), content: BTreeMap::new() }
     }
 
     /// These, written after it was begun to read them.
@@ -257,6 +275,21 @@ mod tests {
         files.told.notified().await;
         files.follow(read_early(&[&one, &two]));
         assert!(tells(&mut files).await);
+    }
+
+    /// As after every start with a file that was written just before.
+    #[tokio::test]
+    async fn what_says_what_was_read_is_no_change_though_it_is_as_young() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.toml");
+        std::fs::write(&file, "1").unwrap();
+        let content = |text: &[u8]| BTreeMap::from([(file.clone(), digest(text))]);
+        let mut files = Files::new(Read { content: content(b"1"), ..read_early(&[&file]) });
+        assert!(timeout(Duration::from_millis(400), files.changed()).await.is_err());
+        std::fs::write(&file, "22").unwrap();
+        assert!(tells(&mut files).await, "later");
+        let mut files = Files::new(Read { content: content(b"1"), ..read_early(&[&file]) });
+        assert!(tells(&mut files).await, "it says something else");
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ use super::serving::Serving;
 use super::settings::Settings;
 use super::tree::{self, Broken, Node, Pos};
 use super::{jsonc, schema, trust};
-use crate::watched::Read;
+use crate::watched::{self, Read};
 
 /// A flag of the command line that stands for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +110,10 @@ fn load_found(options: &LoadOptions, found: files::Found, since: SystemTime) -> 
         faults: found.faults,
     };
     let mut sources = Vec::with_capacity(found.texts.len());
+    let mut content = BTreeMap::new();
     for text in found.texts {
         sources.push(text.path.clone());
+        content.insert(text.path.clone(), watched::digest(&text.text));
         draft.read(text);
     }
     draft.layers.extend(layers::variables(&options.environment, &options.cwd));
@@ -128,13 +130,13 @@ fn load_found(options: &LoadOptions, found: files::Found, since: SystemTime) -> 
         return Err(draft.refusal());
     }
     let folders = sources.iter().filter_map(|path| files::beside(path)).chain([options.etc.join(files::ORGANISATION)]);
-    let watched = Read { files: sources.iter().cloned().chain(folders).collect(), since };
+    let read = Read { files: sources.iter().cloned().chain(folders).collect(), since, content };
     let identity = identity(&sources, &options.environment);
     Ok(Loaded {
         settings,
         notes: draft.notes,
         sources,
-        watched,
+        watched: read,
         identity,
         server_faults,
         serving,

@@ -2,6 +2,7 @@
 //!
 //! Knows no entry. Started once, by the gateway.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Pinned {
 
     /// The lock's file, and the folder beside it.
     pub(super) fn files(&self) -> Read {
-        Read { files: vec![self.path.clone(), snapshots(&self.path)], since: self.since }
+        Read { files: vec![self.path.clone(), snapshots(&self.path)], since: self.since, content: BTreeMap::new() }
     }
 
     /// Whether something of the lock cannot be used as it is: it is read until it can.
