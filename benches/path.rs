@@ -22,7 +22,7 @@ use onegate::pins::artifact::reference;
 use onegate::pins::facet::{Hashes, capabilities_hash, instructions_hash};
 use onegate::pins::launch::launch_hash;
 use onegate::pins::lock::{Announced, Entry, edit::Draft};
-use onegate::pins::observed::{Listed, Observed};
+use onegate::pins::observed::{Listed, Memory, Observed};
 use onegate::pins::{canonical, drift, review};
 use onegate::protocol::call::{Call, Leg};
 use onegate::protocol::capability::Capabilities;
@@ -324,7 +324,7 @@ fn name_of(definition: &serde_json::Value) -> String {
 fn review_all(settings: &Settings, defined: &[String]) {
     let listed = |definition: &String| {
         let definition = canonical::read(definition.as_bytes()).expect("it is canonical");
-        Listed { name: name_of(&definition), definition: Ok(definition), since: 0 }
+        Listed { name: name_of(&definition), definition: Ok(definition.into()), since: 0 }
     };
     let capabilities = serde_json::json!({ "tools": {} });
     let mut draft = Draft::open(&settings.pins.lock).expect("it opens");
@@ -376,6 +376,24 @@ fn pins(c: &mut Criterion) {
                 let compared = drift::compare(Some(entry), hashes.as_ref(), &definition);
                 assert_eq!(black_box(compared).finding, drift::Finding::Equal);
             }
+        });
+    });
+    // Each is another: hashed, compared by facets, and written down for a review.
+    let changed = defined.iter().map(|text| text.replace("Reads", "Writes"));
+    let changed: Vec<_> = changed.collect();
+    let (memory, key) = (Memory::of(folder.path(), Path::new("/onegate.lock")), ServerKey::new("a").expect("a key"));
+    group.bench_function("changed-1000", |b| {
+        b.iter(|| {
+            let mut listed = Vec::new();
+            for (text, entry) in changed.iter().zip(&locked) {
+                let definition = Arc::new(canonical::read(text.as_bytes()).expect("it is canonical"));
+                let hashes = Hashes::of(Kind::Tool, &definition, &entry.ignore);
+                let compared = drift::compare(Some(entry), hashes.as_ref(), &definition);
+                assert_eq!(black_box(compared).finding, drift::Finding::Differs);
+                listed.push(Listed { name: name_of(&definition), definition: Ok(definition), since: 0 });
+            }
+            let lists = BTreeMap::from([(Kind::Tool, listed)]);
+            memory.note(&key, &Observed { lists, ..Observed::default() }).expect("it is written");
         });
     });
     group.finish();

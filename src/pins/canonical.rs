@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -34,8 +35,8 @@ pub fn read(text: &[u8]) -> Result<Value, NotCanonical> {
 }
 
 /// The canonical text of a value.
-pub fn text(value: &Value) -> Result<Vec<u8>, NotCanonical> {
-    serde_json_canonicalizer::to_vec(value).map_err(|error| NotCanonical::Text(error.to_string()))
+pub fn text(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, NotCanonical> {
+    serde_json_canonicalizer::to_vec(&value).map_err(|error| NotCanonical::Text(error.to_string()))
 }
 
 /// A value without a member twice.

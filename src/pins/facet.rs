@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use data_encoding::HEXLOWER;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -165,12 +166,11 @@ impl Hashes {
             cut = whole;
             &cut
         };
-        let mut facets = BTreeMap::new();
-        let mut all = Map::new();
-        for (facet, value) in parts(kind, definition) {
-            let hash = facet_hash(kind.as_str(), facet.as_str(), value.as_ref())?;
-            all.insert(facet.as_str().to_owned(), hash.hex().into());
-            if value.is_some() {
+        let (mut facets, mut all) = (BTreeMap::new(), BTreeMap::new());
+        for (facet, part) in parts(kind, definition) {
+            let hash = facet_hash(kind.as_str(), facet.as_str(), part.as_ref())?;
+            all.insert(facet.as_str(), hash.hex());
+            if part.is_some() {
                 facets.insert(facet, hash);
             }
         }
@@ -179,7 +179,7 @@ impl Hashes {
         hasher.update([0]);
         hasher.update(kind.as_str());
         hasher.update(b"\0entry\0");
-        hasher.update(canonical::text(&all.into())?);
+        hasher.update(canonical::text(&all)?);
         Ok(Self { entry: Hash::finish(hasher), facets })
     }
 
@@ -190,7 +190,7 @@ impl Hashes {
 }
 
 /// The hash of one facet; of a server too, whose kind is `server`.
-pub fn facet_hash(kind: &str, facet: &str, value: Option<&Value>) -> Result<Hash, NotCanonical> {
+pub fn facet_hash(kind: &str, facet: &str, value: Option<&(impl Serialize + ?Sized)>) -> Result<Hash, NotCanonical> {
     let mut hasher = Sha256::new();
     for text in [FORM, kind, facet] {
         hasher.update(text);
@@ -206,7 +206,7 @@ pub fn facet_hash(kind: &str, facet: &str, value: Option<&Value>) -> Result<Hash
 
 /// The hash of a server's instructions; none are the empty text.
 pub fn instructions_hash(text: &str) -> Hash {
-    facet_hash("server", "instructions", Some(&text.into())).expect("invariant: a string has a canonical form")
+    facet_hash("server", "instructions", Some(text)).expect("invariant: a string has a canonical form")
 }
 
 /// The hash of what a server says that it can do.
@@ -224,45 +224,55 @@ const VOLATILE: [&str; 6] = [
     "baggage",
 ];
 
+/// The value of a facet. Large texts stay where they are: definitions are hashed by the thousand.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Part<'a> {
+    One(&'a Value),
+    /// These members, as an object of their own.
+    Members(BTreeMap<&'a str, &'a Value>),
+    Made(Value),
+}
+
 /// The facets of a definition, in their order, and their values; nothing where it has none.
-fn parts(kind: Kind, definition: &Value) -> Vec<(Facet, Option<Value>)> {
-    let mut rest = definition.as_object().cloned().unwrap_or_default();
+fn parts(kind: Kind, definition: &Value) -> Vec<(Facet, Option<Part<'_>>)> {
+    let all = definition.as_object().into_iter().flatten();
+    let mut rest: BTreeMap<&str, &Value> = all.map(|(name, value)| (&**name, value)).collect();
     let subject = match kind {
         Kind::Tool | Kind::Prompt => "name",
         Kind::Resource => "uri",
         Kind::Template => "uriTemplate",
     };
-    let mut found: BTreeMap<Facet, Value> = BTreeMap::new();
+    let mut found = Vec::new();
     for &facet in Facet::of(kind) {
-        let value = match (facet, kind) {
-            (Facet::Name, _) => rest.remove(subject),
+        let part = match (facet, kind) {
+            (Facet::Name, _) => rest.remove(subject).map(Part::One),
             (Facet::Text, Kind::Tool | Kind::Prompt) => group(&mut rest, &["title", "description"]),
             (Facet::Text, Kind::Resource | Kind::Template) => group(&mut rest, &["name", "title", "description"]),
-            (Facet::Input, Kind::Prompt) => rest.remove("arguments"),
-            (Facet::Input, _) => rest.remove("inputSchema").map(normalised),
-            (Facet::Output, _) => rest.remove("outputSchema").map(normalised),
-            (Facet::Annotations, Kind::Tool) => Some(filled(rest.remove("annotations"))),
-            (Facet::Annotations, _) => rest.remove("annotations"),
-            (Facet::Icons, _) => rest.remove("icons"),
-            (Facet::MimeType, _) => rest.remove("mimeType"),
-            (Facet::Meta, _) => rest.remove("_meta").and_then(lasting),
-            (Facet::Other, _) => None,
+            (Facet::Input, Kind::Prompt) => rest.remove("arguments").map(Part::One),
+            (Facet::Input, _) => rest.remove("inputSchema").cloned().map(normalised).map(Part::Made),
+            (Facet::Output, _) => rest.remove("outputSchema").cloned().map(normalised).map(Part::Made),
+            (Facet::Annotations, Kind::Tool) => Some(Part::Made(filled(rest.remove("annotations").cloned()))),
+            (Facet::Annotations, _) => rest.remove("annotations").map(Part::One),
+            (Facet::Icons, _) => rest.remove("icons").map(Part::One),
+            (Facet::MimeType, _) => rest.remove("mimeType").map(Part::One),
+            (Facet::Meta, _) => rest.remove("_meta").cloned().and_then(lasting).map(Part::Made),
+            // The last of every kind.
+            (Facet::Other, _) => members(std::mem::take(&mut rest)),
         };
-        if let Some(value) = value {
-            found.insert(facet, value);
-        }
+        found.push((facet, part));
     }
-    if !rest.is_empty() {
-        found.insert(Facet::Other, rest.into());
-    }
-    Facet::of(kind).iter().map(|facet| (*facet, found.remove(facet))).collect()
+    found
 }
 
 /// These members as an object of their own.
-fn group(rest: &mut Map<String, Value>, members: &[&str]) -> Option<Value> {
-    let of_group: Map<_, _> =
-        members.iter().filter_map(|name| Some(((*name).to_owned(), rest.remove(*name)?))).collect();
-    (!of_group.is_empty()).then(|| of_group.into())
+fn group<'a>(rest: &mut BTreeMap<&'a str, &'a Value>, names: &[&str]) -> Option<Part<'a>> {
+    members(names.iter().filter_map(|name| rest.remove_entry(*name)).collect())
+}
+
+/// The same, if there are any.
+fn members<'a>(members: BTreeMap<&'a str, &'a Value>) -> Option<Part<'a>> {
+    (!members.is_empty()).then_some(Part::Members(members))
 }
 
 /// The annotations of a tool with what the protocol says where they say nothing.

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::artifact::{Artifact, ArtifactKind};
 use super::canonical::NotCanonical;
@@ -34,8 +36,8 @@ pub struct Observed {
 pub struct Listed {
     /// Its native name, URI or template.
     pub name: String,
-    /// The definition; or why it has no canonical form.
-    pub definition: Result<Value, NotCanonical>,
+    /// The definition, which who compares has too; or why it has no canonical form.
+    pub definition: Result<Arc<Value>, NotCanonical>,
     /// When it was first seen as it is, in seconds since 1970.
     pub since: u64,
 }
@@ -73,7 +75,7 @@ impl Memory {
     pub fn note(&self, key: &ServerKey, observed: &Observed) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         // Definitions may be nobody else's business.
-        whole::replace(&self.file(key), as_json(observed).to_string().as_bytes(), 0o600)
+        whole::replace(&self.file(key), &serde_json::to_vec(&written(observed))?, 0o600)
     }
 
     /// What a server was last seen to be; nothing where it never was.
@@ -83,7 +85,34 @@ impl Memory {
     }
 }
 
-fn as_json(observed: &Observed) -> Value {
+/// As it is written. Definitions are many, and stay where they are.
+#[derive(Serialize)]
+struct Written<'a> {
+    launch_hash: Option<String>,
+    artifact: Option<Value>,
+    announced: Option<Value>,
+    lists: BTreeMap<&'static str, Vec<WrittenEntry<'a>>>,
+}
+
+#[derive(Serialize)]
+struct WrittenEntry<'a> {
+    name: &'a str,
+    since: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    excluded: Option<String>,
+}
+
+impl<'a> WrittenEntry<'a> {
+    fn of(listed: &'a Listed) -> Self {
+        let Listed { name, since, definition } = listed;
+        let excluded = definition.as_ref().err().map(ToString::to_string);
+        Self { name, since: *since, definition: definition.as_deref().ok(), excluded }
+    }
+}
+
+fn written(observed: &Observed) -> Written<'_> {
     let artifact = observed.artifact.as_ref().map(|artifact| {
         json!({
             "kind": artifact.kind.as_str(), "name": artifact.name, "version": artifact.version,
@@ -99,24 +128,10 @@ fn as_json(observed: &Observed) -> Value {
             "instructions": announced.instructions.as_ref().map(|(_, words)| words),
         })
     });
-    let lists: Map<_, _> = observed
-        .lists
-        .iter()
-        .map(|(kind, entries)| {
-            let entries: Vec<_> = entries
-                .iter()
-                .map(|entry| match &entry.definition {
-                    Ok(definition) => json!({ "name": entry.name, "since": entry.since, "definition": definition }),
-                    Err(why) => json!({ "name": entry.name, "since": entry.since, "excluded": why.to_string() }),
-                })
-                .collect();
-            (kind.as_str().to_owned(), entries.into())
-        })
-        .collect();
-    json!({
-        "launch_hash": observed.launch.map(|hash| hash.to_string()), "artifact": artifact, "announced": announced,
-        "lists": lists,
-    })
+    let lists =
+        observed.lists.iter().map(|(kind, entries)| (kind.as_str(), entries.iter().map(WrittenEntry::of).collect()));
+    let launch_hash = observed.launch.map(|hash| hash.to_string());
+    Written { launch_hash, artifact, announced, lists: lists.collect() }
 }
 
 fn from_json(value: &Value) -> Option<Observed> {
@@ -148,7 +163,7 @@ fn from_json(value: &Value) -> Option<Observed> {
         let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind)?;
         let entries = entries.as_array()?.iter().filter_map(|entry| {
             let definition = match entry.get("definition") {
-                Some(definition) => Ok(definition.clone()),
+                Some(definition) => Ok(Arc::new(definition.clone())),
                 None => Err(NotCanonical::Told(text(entry, "excluded").unwrap_or_default())),
             };
             Some(Listed { name: text(entry, "name")?, definition, since: entry.get("since")?.as_u64()? })
@@ -169,7 +184,7 @@ mod tests {
         let key = ServerKey::new("x").unwrap();
         let memory = Memory::of(state.path(), Path::new("/a/onegate.lock"));
         assert!(memory.recall(&key).is_none());
-        let tool = Listed { name: "t".into(), definition: Ok(json!({ "name": "t", "n": 1.5 })), since: 7 };
+        let tool = Listed { name: "t".into(), definition: Ok(json!({ "name": "t", "n": 1.5 }).into()), since: 7 };
         let odd = Listed { name: "o".into(), definition: Err(NotCanonical::Text("twice".into())), since: 8 };
         let capabilities = json!({ "tools": {} });
         let observed = Observed {

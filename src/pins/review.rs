@@ -4,6 +4,7 @@
 //! Writes nothing and knows no command. Called by `cli`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -139,7 +140,7 @@ fn change(kind: Kind, listed: &Listed, locked: &LockedServer, others: &BTreeSet<
         return None;
     }
     let hashes = listed.hashes(kind, reviewed.map_or(&[][..], |reviewed| &reviewed.ignore));
-    let definition = listed.definition.as_ref().ok();
+    let definition = listed.definition.as_deref().ok();
     let compared = drift::compare(reviewed, hashes.as_ref(), definition.unwrap_or(&Value::Null));
     if matches!(compared.finding, Finding::Equal | Finding::Refused) {
         return None;
@@ -155,7 +156,7 @@ fn change(kind: Kind, listed: &Listed, locked: &LockedServer, others: &BTreeSet<
         new: listed.hashes(kind, &[]).ok().map(|hashes| hashes.entry),
         risks: definition.map_or_else(Vec::new, |after| lint::risks(before.as_ref(), after, others)),
         before,
-        after: Some(listed.definition.clone()),
+        after: Some(listed.definition.clone().map(Arc::unwrap_or_clone)),
     })
 }
 
@@ -191,7 +192,7 @@ pub fn digest(all: &[Differences], observed: &BTreeMap<ServerKey, Observed>) -> 
             json!([server.key.as_str(), launch, artifact, said, entries])
         })
         .collect();
-    Hash::of(&canonical::text(&listed.into()).unwrap_or_default())
+    Hash::of(&canonical::text(&listed).unwrap_or_default())
 }
 
 /// What the lock says of a server when all of what was observed is reviewed. What was reviewed before and is not listed now
@@ -237,7 +238,7 @@ mod tests {
     fn listed(definitions: &[Value]) -> Vec<Listed> {
         let one = |definition: &Value| Listed {
             name: definition["name"].as_str().unwrap().to_owned(),
-            definition: Ok(definition.clone()),
+            definition: Ok(definition.clone().into()),
             since: 0,
         };
         definitions.iter().map(one).collect()
@@ -323,7 +324,7 @@ mod tests {
         let locked =
             LockedServer { entries: [((Kind::Tool, "t".to_owned()), before)].into(), ..LockedServer::default() };
         let new = |text: &str, version| {
-            let listed = Listed { name: "t".into(), definition: Ok(tool(text, version)), since: 0 };
+            let listed = Listed { name: "t".into(), definition: Ok(tool(text, version).into()), since: 0 };
             change(Kind::Tool, &listed, &locked, &BTreeSet::new()).map(|change| change.new.unwrap())
         };
         assert_eq!(new("one", 2), None, "what is ignored is no difference");

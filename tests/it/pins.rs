@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::host::{Era, Output, Setup};
+use crate::host::{Era, Output, PATIENCE, Setup, until};
 
 const ENFORCE: &str = "[pins]\nmode = \"enforce\"\n";
 
@@ -325,4 +325,20 @@ fn a_server_that_cannot_be_reached_is_4_and_the_others_are_locked() {
     ends(&setup, &["lock", "--check", "a"], 0);
     ends(&setup, &["lock", "--check"], 4);
     ends(&setup, &["lock", "nobody"], 2);
+}
+
+#[test]
+fn what_is_told_of_one_list_has_a_bound_and_the_rest_is_counted() {
+    let tools = |words: &str| {
+        let all: Vec<_> = (0..130).map(|n| tool(&format!("t{n}"), words)).collect();
+        json!({ "tools": all })
+    };
+    let setup = Setup::new().head(ENFORCE).server("a", tools("One."));
+    ends(&setup, &["lock"], 0);
+    setup.scenario("a", tools("Two."));
+    let mut host = setup.open(Era::Modern);
+    assert_eq!(host.tools(), Vec::<String>::new());
+    until("the rest is counted", PATIENCE, || host.stderr().contains("held: 30 more; `onegate diff a` shows all"));
+    assert_eq!(host.stderr().matches("is changed (text)").count(), 100);
+    host.finish();
 }

@@ -80,7 +80,7 @@ impl Shop {
         let list = |definitions: &Value, subject: &str| -> Vec<Listed> {
             let one = |definition: &Value| Listed {
                 name: definition[subject].as_str().unwrap().to_owned(),
-                definition: Ok(definition.clone()),
+                definition: Ok(definition.clone().into()),
                 since: 0,
             };
             definitions.as_array().unwrap().iter().map(one).collect()

@@ -38,6 +38,8 @@ use crate::policy::{Approved, Hints};
 
 /// Things that were told of one server and are not told again.
 const MAX_TOLD: usize = 10_000;
+/// Things of one list that are told one by one: hosts wait for the list, and nobody reads a thousand lines.
+const MAX_AT_ONCE: usize = 100;
 
 /// All pins of a gateway.
 pub(super) struct Pinned {
@@ -85,6 +87,8 @@ struct Now {
     states: HashMap<(Kind, Arc<str>), EntryState>,
     /// What was told.
     told: HashSet<String>,
+    /// How many there were since it was said how many more there are.
+    at_once: usize,
     /// It was seen to be as it is written in the state folder.
     noted: bool,
     /// Kinds whose list did not come when it was listed last.
@@ -398,8 +402,22 @@ fn tell(key: &ServerKey, mode: PinMode, now: &mut Now, what: String) {
     if now.told.len() >= MAX_TOLD || !now.told.insert(what.clone()) {
         return;
     }
-    let held = if mode == PinMode::Enforce { "held" } else { "served all the same" };
-    tracing::warn!(server = %key, "not as reviewed, {held}: {what}");
+    now.at_once += 1;
+    if now.at_once <= MAX_AT_ONCE {
+        tracing::warn!(server = %key, "not as reviewed, {}: {what}", becomes(mode));
+    }
+}
+
+/// Tells how many more there were than what was told one by one.
+fn tell_more(key: &ServerKey, mode: PinMode, now: &mut Now) {
+    let more = std::mem::take(&mut now.at_once).saturating_sub(MAX_AT_ONCE);
+    if more > 0 {
+        tracing::warn!(server = %key, "not as reviewed, {}: {more} more; `onegate diff {key}` shows all", becomes(mode));
+    }
+}
+
+fn becomes(mode: PinMode) -> &'static str {
+    if mode == PinMode::Enforce { "held" } else { "served all the same" }
 }
 
 #[cfg(test)]

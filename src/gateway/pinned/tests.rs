@@ -40,7 +40,7 @@ fn pinned(folder: &std::path::Path, mode: PinMode) -> Pinned {
     let observed = Observed {
         launch: launch_hash(&server),
         artifact: Some(reference(reach).measure().unwrap()),
-        lists: [(Kind::Tool, vec![Listed { name: "t".into(), definition: Ok(definition), since: 0 }])].into(),
+        lists: [(Kind::Tool, vec![Listed { name: "t".into(), definition: Ok(definition.into()), since: 0 }])].into(),
         ..Observed::default()
     };
     let lock = folder.join("onegate.lock");

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::{Pinned, tell};
+use super::{Pinned, tell, tell_more};
 use crate::catalog::{Part, Pin};
 use crate::config::settings::{Additions, PinMode};
 use crate::downstream::Served;
@@ -47,6 +47,8 @@ impl Pinned {
                 self.verdict(server, mode, quarantine.is_some(), &lock, &entry)
             })
             .collect();
+        let site = &self.sites[server];
+        tell_more(&site.key, mode, &mut site.now());
         Some(part.pinned(pins))
     }
 
@@ -165,6 +167,8 @@ impl Pinned {
             let names = if matches!(pin, Pin::Held(_)) { &mut served.held } else { &mut served.open };
             names.insert(name.to_string());
         }
+        let site = &self.sites[server];
+        tell_more(&site.key, PinMode::Enforce, &mut site.now());
         served
     }
 }
@@ -181,7 +185,8 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn read(entry: &Entryway<'_>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let listed = Listed { name: entry.name.to_string(), definition: canonical::read(entry.definition), since };
+        let definition = canonical::read(entry.definition).map(Arc::new);
+        let listed = Listed { name: entry.name.to_string(), definition, since };
         Self { digest: entry.digest, listed, hashes: None }
     }
 
@@ -192,7 +197,7 @@ impl Known {
             Some(known) if known.0 == ignore => self.hashes.insert(known),
             _ => self.hashes.insert((ignore.to_vec(), self.listed.hashes(kind, ignore))),
         };
-        let definition = self.listed.definition.as_ref().unwrap_or(&serde_json::Value::Null);
+        let definition = self.listed.definition.as_deref().unwrap_or(&serde_json::Value::Null);
         drift::compare(reviewed, hashes.as_ref(), definition)
     }
 }

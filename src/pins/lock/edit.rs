@@ -91,9 +91,7 @@ impl Draft {
         set_or_remove(announced, "capabilities", capabilities.as_ref().map(|(hash, _)| hash.to_string()));
         set_or_remove(announced, "instructions", instructions.as_ref().map(|(hash, _)| hash.to_string()));
         snapshots.extend(capabilities.iter().filter_map(|(hash, value)| Some((*hash, canonical::text(value).ok()?))));
-        let words = instructions
-            .iter()
-            .filter_map(|(hash, words)| Some((*hash, canonical::text(&words.as_str().into()).ok()?)));
+        let words = instructions.iter().filter_map(|(hash, words)| Some((*hash, canonical::text(words).ok()?)));
         snapshots.extend(words);
         let entries = table.entry("entry").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         let Some(entries) = entries.as_array_of_tables_mut() else { return };
