@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 /// Why a text has no canonical form.
@@ -96,11 +97,9 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(key) = members.next_key::<String>()? {
+            let Entry::Vacant(place) = object.entry(key) else { return Err(A::Error::custom("a member twice")) };
             let Strict(value) = members.next_value()?;
-            if object.contains_key(&key) {
-                return Err(A::Error::custom("a member twice"));
-            }
-            object.insert(key, value);
+            place.insert(value);
         }
         Ok(object.into())
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use data_encoding::HEXLOWER;
 use serde::Serialize;
@@ -179,7 +180,8 @@ impl Hashes {
         hasher.update([0]);
         hasher.update(kind.as_str());
         hasher.update(b"\0entry\0");
-        hasher.update(canonical::text(&all)?);
+        // Plain names in their order and digits: any writer gives the canonical text of that, and this one is fast.
+        hasher.update(serde_json::to_vec(&all).map_err(|error| NotCanonical::Text(error.to_string()))?);
         Ok(Self { entry: Hash::finish(hasher), facets })
     }
 
@@ -250,9 +252,12 @@ fn parts(kind: Kind, definition: &Value) -> Vec<(Facet, Option<Part<'_>>)> {
             (Facet::Text, Kind::Tool | Kind::Prompt) => group(&mut rest, &["title", "description"]),
             (Facet::Text, Kind::Resource | Kind::Template) => group(&mut rest, &["name", "title", "description"]),
             (Facet::Input, Kind::Prompt) => rest.remove("arguments").map(Part::One),
-            (Facet::Input, _) => rest.remove("inputSchema").cloned().map(normalised).map(Part::Made),
-            (Facet::Output, _) => rest.remove("outputSchema").cloned().map(normalised).map(Part::Made),
-            (Facet::Annotations, Kind::Tool) => Some(Part::Made(filled(rest.remove("annotations").cloned()))),
+            (Facet::Input, _) => rest.remove("inputSchema").map(normalised),
+            (Facet::Output, _) => rest.remove("outputSchema").map(normalised),
+            (Facet::Annotations, Kind::Tool) => Some(match rest.remove("annotations") {
+                None => Part::One(&UNSAID),
+                Some(annotations) => Part::Made(filled(Some(annotations.clone()))),
+            }),
             (Facet::Annotations, _) => rest.remove("annotations").map(Part::One),
             (Facet::Icons, _) => rest.remove("icons").map(Part::One),
             (Facet::MimeType, _) => rest.remove("mimeType").map(Part::One),
@@ -274,6 +279,9 @@ fn group<'a>(rest: &mut BTreeMap<&'a str, &'a Value>, names: &[&str]) -> Option<
 fn members<'a>(members: BTreeMap<&'a str, &'a Value>) -> Option<Part<'a>> {
     (!members.is_empty()).then_some(Part::Members(members))
 }
+
+/// The annotations of a tool that has none.
+static UNSAID: LazyLock<Value> = LazyLock::new(|| filled(None));
 
 /// The annotations of a tool with what the protocol says where they say nothing.
 pub fn filled(annotations: Option<Value>) -> Value {
@@ -304,9 +312,25 @@ fn lasting(meta: Value) -> Option<Value> {
 }
 
 /// A schema with its sets in one order: `required` and `type` at places where they are keywords, nowhere else.
-fn normalised(mut schema: Value) -> Value {
+fn normalised(schema: &Value) -> Part<'_> {
+    if is_normal(schema) {
+        return Part::One(schema);
+    }
+    let mut schema = schema.clone();
     normalise(&mut schema);
-    schema
+    Part::Made(schema)
+}
+
+/// Whether whatever could be such a set, wherever it stands, is in that order: as most schemas are.
+fn is_normal(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().all(|(name, value)| match value.as_array() {
+            Some(texts) if matches!(name.as_str(), "required" | "type") => texts.iter().map(Value::as_str).is_sorted(),
+            _ => is_normal(value),
+        }),
+        Value::Array(elements) => elements.iter().all(is_normal),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 fn normalise(schema: &mut Value) {
