@@ -95,6 +95,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Whether the stream has ended: a line that came then had no newline, and may have been cut.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// A frame that is whole in the buffer.
     fn buffered(&mut self) -> Option<Frame> {
         loop {

@@ -265,6 +265,10 @@ async fn up(
             }
             frame = gateway.next() => frame,
         };
+        // One that dies may leave half a line, which is nobody's: what it was to answer still runs.
+        if gateway.has_ended() {
+            return Left::Gateway;
+        }
         let line = match frame {
             Ok(Some(Frame::Line(line))) => line,
             Ok(Some(Frame::TooLong { tail, .. })) => match id_at_end(&tail) {
@@ -597,6 +601,34 @@ mod tests {
         let stop = CancellationToken::new();
         let after = async {
             assert_eq!(host.next().await, json!({"jsonrpc": "2.0", "id": 1, "result": long}));
+            let gone = host.next().await;
+            assert_eq!((&gone["id"], &gone["error"]["data"]["reason"]), (&json!(2), &json!("downstream-unavailable")));
+            drop(host);
+        };
+        let (left, ()) = tokio::join!(relay.pass(second_side, &stop), after);
+        assert_eq!(left, Left::Host);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_line_of_a_gateway_that_died_is_no_answer() {
+        let stop = CancellationToken::new();
+        let (host_side, mut host) = Far::pair();
+        let (first_side, mut first) = Far::pair();
+        let mut relay = Relay::new(host_side, 4096);
+        let before = async {
+            for id in [1, 2] {
+                host.say(request(id, "tools/call", json!({}))).await;
+                first.next().await;
+            }
+            first.say(result(1)).await;
+            first.1.write_all(br#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"xx"#).await.unwrap();
+            drop(first);
+        };
+        let (left, ()) = tokio::join!(relay.pass(first_side, &stop), before);
+        assert_eq!(left, Left::Gateway);
+        let (second_side, _second) = Far::pair();
+        let after = async {
+            assert_eq!(host.next().await, result(1));
             let gone = host.next().await;
             assert_eq!((&gone["id"], &gone["error"]["data"]["reason"]), (&json!(2), &json!("downstream-unavailable")));
             drop(host);

@@ -2,7 +2,7 @@
 //!
 //! `fake-server --scenario FILE [ANYTHING…]` serves MCP on its standard streams as the JSON in FILE says
 //! (`scenario.rs` lists every member). Beside FILE it leaves two traces for the tests: `FILE.starts` (one line
-//! with the pid per start) and `FILE.received` (every line that it was sent, byte for byte); on demand `FILE.talk`.
+//! with the pid per start) and `FILE.received` (every line that it was sent, byte for byte); on demand `FILE.<pid>.talk`.
 //!
 //! It deliberately knows nothing of the gateway: what the gateway sends is written down, not judged. The tests
 //! in `tests/it` start it, always through the gateway or, in `fake.rs`, by hand.
@@ -56,7 +56,7 @@ fn main() {
     before_service(&scenario);
 
     let log = open(&path, "received");
-    let talk = scenario.flag("talk").then(|| open(&path, "talk"));
+    let talk = scenario.flag("talk").then(|| open(&path, &format!("{}.talk", std::process::id())));
     let server = Arc::new(Server::new(scenario, talk));
     for line in server.scenario.list("banner") {
         server.line(&line);

@@ -6,7 +6,7 @@
 //!
 //! | member | means |
 //! |---|---|
-//! | `talk` | each whole line, with the process and who said it, goes to `FILE.talk` too |
+//! | `talk` | each whole line, with the process and who said it, goes to `FILE.<pid>.talk` too |
 //! | `label` | first word of the default answer of a tool: `label:tool` |
 //! | `era` | `legacy` (default), `modern`, `dual` |
 //! | `discover` | instead of the era's own answer: `die`, `silent`, or the raw line to write |
