@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use crate::ident::Kind;
+use crate::protocol::call::Target;
 
 /// What was found out before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,16 @@ impl Served {
 pub(super) type At = (u64, u64);
 /// When, and what.
 type Found = (At, Arc<Served>);
+
+/// The list by which an item is looked at; none for a task, since what it was made of was.
+pub const fn list_of(target: Target) -> Option<Kind> {
+    match target {
+        Target::Tool => Some(Kind::Tool),
+        Target::Prompt => Some(Kind::Prompt),
+        Target::Uri => Some(Kind::Template),
+        Target::Task => None,
+    }
+}
 
 const fn bit(kind: Kind) -> u8 {
     1 << kind.index()

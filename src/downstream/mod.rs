@@ -39,7 +39,7 @@ pub use era::EraMemory;
 pub use guard::Guard;
 pub use handshake::Introduction;
 pub use held::Answer;
-pub use looked::{Look, Looked, Served};
+pub use looked::{Look, Looked, Served, list_of};
 pub use offers::Offers;
 pub use process::{Ended, Pace};
 pub use questions::INPUT_LIMIT;

@@ -28,7 +28,7 @@ use super::roots::Roots;
 use super::subscription::Topic;
 use super::tasks::Driven;
 use super::traced;
-use super::{EraMemory, Fault, Introduction, Look, Looked, Offers};
+use super::{EraMemory, Fault, Introduction, Look, Looked, Offers, list_of};
 use crate::caller::Caller;
 use crate::config::settings::{PinMode, ServerSettings};
 use crate::ident::{Kind, Principal, ServerKey};
@@ -370,6 +370,15 @@ impl Server {
         self.leases.roots_changed(principal, session);
     }
 
+    /// Which client serves a caller of a server of this nature, and whether that is still to be found out: many a server that
+    /// speaks both eras names the revisions of the modern one alone, which matters where its host could be asked in the legacy
+    /// era.
+    fn choice(&self, nature: Nature, caller: &Caller) -> (Choice, bool) {
+        let tentative = nature == Nature::Modern && !self.modern_only.load(Ordering::Relaxed);
+        let nature = if tentative { Nature::Both } else { nature };
+        (choose(&self.settings, nature, caller, || self.leases.owns_base(&caller.principal)), tentative)
+    }
+
     /// The connection that serves a caller (CON-1); what keeps its client meanwhile, when that is not the base.
     async fn connection_for(&self, caller: &Caller) -> Result<(Arc<Connection>, bool, Option<Held>), Fault> {
         let nature = match self.base.nature() {
@@ -380,11 +389,8 @@ impl Server {
                 self.base.nature().ok_or_else(|| Fault::gone("it has ended"))?
             }
         };
-        // Many a server that speaks both eras names the revisions of the modern one alone: that is found out when it
-        // matters, which is when its host could be asked in the legacy era.
-        let tentative = nature == Nature::Modern && !self.modern_only.load(Ordering::Relaxed);
-        let nature = if tentative { Nature::Both } else { nature };
-        match choose(&self.settings, nature, caller, || self.leases.owns_base(&caller.principal)) {
+        let (choice, tentative) = self.choice(nature, caller);
+        match choice {
             Choice::Base => Ok((self.base.connection().await?, false, None)),
             Choice::Own(holder) => {
                 let busy = || Fault::Limit("all connections that it may have are in use".to_owned());
@@ -489,16 +495,17 @@ impl Server {
         Ok(if served.serves(kind, native) { Look::Known } else { Look::Unlike })
     }
 
+    /// Whether [`Server::look`] would find that at once, on the connection that all share who may: then nothing is waited for.
+    pub fn is_looked_at(&self, caller: &Caller, kind: Kind) -> bool {
+        let Some(nature) = self.base.nature() else { return false };
+        matches!(self.choice(nature, caller), (Choice::Base, _))
+            && self.base.open_connection().is_some_and(|connection| connection.looked.has(kind))
+    }
+
     /// Whether a call of this kind may pass on a connection: see [`Server::look`], which was asked before, perhaps of
     /// another connection.
-    fn was_looked_at(&self, connection: &Connection, own: bool, kind: Target) -> bool {
-        let kind = match kind {
-            Target::Tool => Kind::Tool,
-            Target::Prompt => Kind::Prompt,
-            Target::Uri => Kind::Template,
-            // What it was made of was looked at.
-            Target::Task => return true,
-        };
+    fn was_looked_at(&self, connection: &Connection, own: bool, target: Target) -> bool {
+        let Some(kind) = list_of(target) else { return true };
         self.settings.pin.mode != PinMode::Enforce
             || if own { connection.looked.has_own(kind) } else { connection.looked.has(kind) }
     }

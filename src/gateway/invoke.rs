@@ -19,7 +19,7 @@ use super::{Failure, Gateway, Held, Updates};
 use crate::caller::Caller;
 use crate::catalog::uri::{self, Expose};
 use crate::catalog::{Catalogue, Given, naming, own};
-use crate::downstream::{Answer, Fault, Item, Look, Server, Topic};
+use crate::downstream::{Answer, Fault, Item, Look, Server, Topic, list_of};
 use crate::ident::{Capability, Kind, ServerKey};
 use crate::pins::drift::Hold;
 use crate::policy::{Ask, Charge, Extent, Origin, Permit, Refusal, Terms};
@@ -158,8 +158,8 @@ impl Gateway {
             Ok(permit) => permit,
             Err(refusal) => return self.refused(call, caller, &name, &server, &refusal),
         };
-        if self.pins.enforces(way.server) {
-            // On the heap: few servers are.
+        if self.pins.enforces(way.server) && !self.is_looked_at(call, asking, &way, &server) {
+            // Rare and large: on the heap.
             Box::pin(self.look(call, asking, &name, &way, &server)).await?;
         }
         trace.sent(&server);
@@ -225,6 +225,13 @@ impl Gateway {
         Some(Failure::held(call, name, self.servers[server].key(), hold))
     }
 
+    /// Whether a look would find at once that the item of a call is as it was when it was resolved, as nearly always. Nothing
+    /// is waited for in between.
+    fn is_looked_at(&self, call: &Call, caller: &Caller, way: &Way, server: &Server) -> bool {
+        !self.pins.is_closed(way.server)
+            && list_of(call.kind()).is_some_and(|kind| server.is_looked_at(&server.narrowed(caller), kind))
+    }
+
     /// Sees to it that the item of a call is still as it was reviewed: after a start nothing passes before the lists were
     /// compared (T-02).
     async fn look(&self, call: &Call, caller: &Caller, name: &str, way: &Way, server: &Server) -> Result<(), Failure> {
@@ -232,12 +239,7 @@ impl Gateway {
         if self.pins.is_closed(way.server) {
             return Err(held(&Hold::Quarantined));
         }
-        let kind = match call.kind() {
-            Target::Tool => Kind::Tool,
-            Target::Prompt => Kind::Prompt,
-            Target::Uri => Kind::Template,
-            Target::Task => return Ok(()),
-        };
+        let Some(kind) = list_of(call.kind()) else { return Ok(()) };
         let native = json::text_of(&way.native).unwrap_or_default();
         let looked = server.look(&server.narrowed(caller), kind, &native).await;
         if self.pins.is_closed(way.server) {

@@ -490,6 +490,12 @@ mod tests {
         }
     }
 
+    /// A relay, its host, and its first gateway by both ends.
+    fn between() -> (Relay, Far, Channel, Far) {
+        let ((host_side, host), (first_side, first)) = (Far::pair(), Far::pair());
+        (Relay::new(host_side, 4096), host, first_side, first)
+    }
+
     fn request(id: u64, method: &str, params: Value) -> Value {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     }
@@ -501,9 +507,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_next_gateway_knows_what_the_host_said_and_the_host_sees_nothing_of_it() {
         let stop = CancellationToken::new();
-        let (host_side, mut host) = Far::pair();
-        let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, mut first) = between();
         let before = async {
             for (id, method, params) in [
                 (1, "initialize", json!({"protocolVersion": "2025-11-25"})),
@@ -577,9 +581,7 @@ mod tests {
 
     /// A host that reads nothing, has asked twice, and is owed a long answer to the first when the gateway leaves.
     async fn stuffed(long: &str) -> (Relay, Far) {
-        let (host_side, mut host) = Far::pair();
-        let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, mut first) = between();
         let stop = CancellationToken::new();
         let before = async {
             host.say(request(1, "tools/call", json!({}))).await;
@@ -612,9 +614,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn half_a_line_of_a_gateway_that_died_is_no_answer() {
         let stop = CancellationToken::new();
-        let (host_side, mut host) = Far::pair();
-        let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, mut first) = between();
         let before = async {
             for id in [1, 2] {
                 host.say(request(id, "tools/call", json!({}))).await;
@@ -663,9 +663,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn d26_a_line_that_is_too_long_is_answered_and_those_after_it_pass() {
         let stop = CancellationToken::new();
-        let (host_side, mut host) = Far::pair();
-        let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, mut first) = between();
         let long = "x".repeat(4096);
         let talk = async {
             for version in ["2025-11-25", "2025-06-18"] {
@@ -697,9 +695,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_refused_or_given_up_is_kept_for_nobody() {
         let stop = CancellationToken::new();
-        let (host_side, mut host) = Far::pair();
-        let (first_side, mut first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, mut first) = between();
         let before = async {
             host.say(request(1, "initialize", json!({"protocolVersion": "2025-11-25"}))).await;
             first.next().await;
@@ -735,9 +731,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_another_gateway_whoever_waits_is_told() {
         let stop = CancellationToken::new();
-        let (host_side, mut host) = Far::pair();
-        let (first_side, first) = Far::pair();
-        let mut relay = Relay::new(host_side, 4096);
+        let (mut relay, mut host, first_side, first) = between();
         host.say(request(1, "tools/list", json!({}))).await;
         let leave = async {
             let mut first = first;

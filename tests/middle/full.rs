@@ -100,6 +100,8 @@ pub(crate) struct Full {
     pub(crate) templates: Value,
     /// Methods that it declares and does not know.
     pub(crate) unknown: Vec<&'static str>,
+    /// Methods that the test answers.
+    pub(crate) left: Vec<&'static str>,
     /// What it was asked for and told.
     pub(crate) asked: Vec<String>,
     /// The streams that are open to it.
@@ -125,6 +127,7 @@ impl Full {
             resources: json!([{"name": "one", "uri": "x:1"}]),
             templates: json!([{"name": "any", "uriTemplate": "x:{id}"}]),
             unknown: Vec::new(),
+            left: Vec::new(),
             asked: Vec::new(),
             streams: Vec::new(),
             refused: Vec::new(),
@@ -183,6 +186,9 @@ impl Full {
     async fn routine(&mut self, message: &Value) -> bool {
         let Some(method) = message["method"].as_str() else { return false };
         self.asked.push(method.to_owned());
+        if self.left.contains(&method) {
+            return false;
+        }
         if self.unknown.contains(&method) {
             self.end.error(message, -32601).await;
             return true;

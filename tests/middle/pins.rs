@@ -3,6 +3,7 @@
 //! Long, and one thing: each test is a way for a change to be caught.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -324,6 +325,55 @@ async fn t_02_after_a_restart_no_call_passes_before_the_lists_were_compared() {
         let answer = host.answer(1).await;
         assert_eq!(answer["error"]["data"], json!({"reason": "pin-changed", "server": "a", "facets": ["text"]}));
         assert!(!a.asked.iter().any(|method| method == "tools/call"));
+        world.end().await;
+    }
+}
+
+/// T-02: nor does one that comes when the server runs, and has not said yet what it lists.
+#[tokio::test(start_paused = true)]
+async fn t_02_a_call_between_the_start_and_the_list_waits_for_what_is_found() {
+    for (era, pulled) in ERAS.into_iter().flat_map(|era| [(era, false), (era, true)]) {
+        let shop = Shop::new();
+        shop.lock(era, &model(era));
+        let mut world = shop.world(enforce());
+        let mut a = rich(world.accept("a").await, era);
+        a.settle().await;
+        let mut host = world.host();
+        host.open("2025-11-25").await;
+        assert_eq!(tools(Era::Legacy, &mut host).await, ["a__t", "a__u"]);
+        drop(a);
+        let call = json!({"name": "a__t", "arguments": {"a": "x"}});
+        host.ask(1, "tools/call", call.clone()).await;
+        let mut a = rich(world.accept("a").await, era);
+        a.left = vec!["tools/list"];
+        if pulled {
+            pull(&mut a, "tools", "/0/description");
+        }
+        let list = a.expect("tools/list").await;
+        host.ask(2, "tools/call", call).await;
+        a.quiet(Duration::from_millis(500)).await;
+        let mut result = json!({"tools": a.tools});
+        if era == Era::Modern {
+            result["resultType"] = json!("complete");
+        }
+        a.end.result(&list, result).await;
+        let mut answered = BTreeSet::new();
+        for _ in 0..if pulled { 0 } else { 2 } {
+            let call = a.expect("tools/call").await;
+            a.end.result(&call, json!({"resultType": "complete", "content": [], "structuredContent": {}})).await;
+        }
+        while answered.len() < 2 {
+            let message = host.next().await.expect("it closed");
+            if let Some(id) = message["id"].as_u64() {
+                answered.insert(id);
+                let reason = message["error"]["data"]["reason"].as_str();
+                assert_eq!(
+                    (reason, message["result"].is_object()),
+                    (pulled.then_some("pin-changed"), !pulled),
+                    "{message}"
+                );
+            }
+        }
         world.end().await;
     }
 }
