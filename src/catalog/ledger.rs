@@ -72,6 +72,19 @@ pub struct OfServer {
     pub trimmed: Saved,
 }
 
+/// What is saved of what servers list.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SavedBy {
+    /// By overrides, of what hosts see.
+    pub overrides: Saved,
+    /// By trims, of the same.
+    pub trims: Saved,
+    /// By search: what is not in the lists.
+    pub search: Sum,
+    /// By filters, rules, profiles and pins: what hosts do not see.
+    pub hidden: Sum,
+}
+
 /// What a catalogue costs.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -95,7 +108,19 @@ pub struct Ledger {
     pub servers: Vec<OfServer>,
 }
 
+impl OfServer {
+    /// What of that is saved, and by which means.
+    pub fn saved(&self) -> SavedBy {
+        SavedBy { overrides: self.overridden, trims: self.trimmed, search: self.behind, hidden: self.hidden }
+    }
+}
+
 impl Ledger {
+    /// What is saved, and by which means.
+    pub fn saved(&self) -> SavedBy {
+        SavedBy { overrides: self.overridden, trims: self.trimmed, search: self.behind, hidden: self.hidden }
+    }
+
     /// What a catalogue costs hosts of the newest revision.
     pub fn of(catalogue: &Catalogue) -> Self {
         let mut ledger = Self::default();

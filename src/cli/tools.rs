@@ -9,7 +9,7 @@ use super::progress::Starting;
 use super::unused;
 use super::who::As;
 use super::{Common, load, out, run};
-use crate::catalog::ledger::{Ledger, Saved, Sum};
+use crate::catalog::ledger::{Ledger, Sum};
 use crate::catalog::{Item, own};
 use crate::config::settings::{Reach, ServerSettings, Settings};
 use crate::daemon::Daemon;
@@ -236,13 +236,13 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
         .servers
         .iter()
         .map(|of| {
-            let saved = saved_by(of.trimmed, of.overridden, &of.behind, &of.hidden);
             json!({
-                "key": of.key.as_str(), "listed": of.listed, "behind": of.behind, "hidden": of.hidden, "saved": saved,
+                "key": of.key.as_str(), "listed": of.listed, "behind": of.behind, "hidden": of.hidden,
+                "saved": of.saved(),
             })
         })
         .collect();
-    let mut saved = saved_by(ledger.trimmed, ledger.overridden, &ledger.behind, &ledger.hidden);
+    let mut saved = json!(ledger.saved());
     saved["by_reason"] = ledger.hidden_by.iter().map(|(why, sum)| (why.code().to_owned(), json!(sum))).collect();
     let servers: Vec<_> = gateway
         .servers()
@@ -256,10 +256,6 @@ fn as_json(catalogue: &Catalogue, gateway: &Gateway) -> serde_json::Value {
         "estimator": catalogue.counter().name(), "behind": ledger.behind, "own": ledger.own, "by_server": by_server,
         "saved": saved, "servers": servers,
     })
-}
-
-fn saved_by(trims: Saved, overrides: Saved, search: &Sum, hidden: &Sum) -> serde_json::Value {
-    json!({ "trims": trims, "overrides": overrides, "search": search, "hidden": hidden })
 }
 
 fn state_words(state: &State) -> (&'static str, Option<&'static str>) {

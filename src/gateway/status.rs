@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Gateway, Sight};
-use crate::catalog::ledger::{Saved, Sum};
+use crate::catalog::ledger::SavedBy;
 use crate::config::settings::{PinMode, Reach};
 use crate::downstream::{Server, State};
 use crate::ident::Kind;
@@ -107,19 +107,6 @@ pub struct ProfileStatus {
     pub servers: Vec<Cost>,
 }
 
-/// What is saved of what servers list.
-#[derive(Debug, Serialize)]
-pub struct SavedBy {
-    /// By overrides, of what hosts see.
-    pub overrides: Saved,
-    /// By trims, of the same.
-    pub trims: Saved,
-    /// By search: what is not in the lists.
-    pub search: Sum,
-    /// By filters, rules, profiles and pins: what hosts do not see.
-    pub hidden: Sum,
-}
-
 /// What a server's items in the lists of a profile cost.
 #[derive(Debug, Serialize)]
 pub struct Cost {
@@ -167,12 +154,7 @@ impl Gateway {
             max_tokens: catalogue.surface().max_tokens(),
             behind: ledger.behind.items,
             estimator: catalogue.counter().name(),
-            saved: SavedBy {
-                overrides: ledger.overridden,
-                trims: ledger.trimmed,
-                search: ledger.behind,
-                hidden: ledger.hidden,
-            },
+            saved: ledger.saved(),
             servers: servers.collect(),
         }
     }
